@@ -30,6 +30,7 @@
 	X(domain) \
 	X(logs) \
 	X(git) \
+	X(events) \
 	X(webhook) \
 	X(mcp) \
 	X(login) \

@@ -14,7 +14,7 @@ declare -A packages=(
 	[run]="qemu-system-x86 qemu-utils nftables iproute2 wireguard-tools wireguard-go git libarchive-tools
 		uacme mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
 	[test]="ccache clang clang-19 clang-format clang-tidy libclang-rt-14-dev shellcheck python3 python3-pyflakes
-		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble lintian"
+		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble lintian chromium"
 	[deb]="dpkg-dev binutils"
 )
 
@@ -25,8 +25,8 @@ for group in "$@"; do
 	[[ -v packages[$group] ]] || die "deps.sh: unknown group '$group'; the groups are: ${!packages[*]}"
 	read -ra names -d '' <<<"${packages[$group]}" || true
 	wanted+=("${names[@]}")
-	# Node may be installed from elsewhere, newer than Debian's; any will do.
-	if [[ $group == test ]]; then
+	# Node may be installed from elsewhere, newer than Debian's; any will do. build: the dashboard (web.sh).
+	if [[ $group == build || $group == test ]]; then
 		command -v node >/dev/null || wanted+=(nodejs)
 		command -v npm >/dev/null || wanted+=(npm)
 	fi

@@ -50,6 +50,7 @@
 #include "vm/vmm.h"
 #include "walled.h"
 #include "walls/walls.h"
+#include "web/web.h"
 
 #define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
 #define API_DRAIN_MS 2000 /* for requests that are about to finish */
@@ -385,6 +386,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
 		                 .walls = a->walls.text,
+		                 .web = &web_site,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
 	mcp_deps(a->mcp, &deps);

@@ -22,12 +22,25 @@ static enum auth_scope scope_of(struct request *req)
 	                             : (enum auth_scope)req->match.route->scope;
 }
 
+/* A page that asks whether it is signed in has done nothing wrong. */
+static bool only_asks(struct request *req)
+{
+	char secret[AUTH_SECRET_SIZE];
+
+	return req->match.route->handler == api_session_get &&
+	       !request_header(req, "Authorization") &&
+	       !request_header(req, "X-Freestyle-Identity-Access-Token") &&
+	       cookie_read(req, secret) == 0;
+}
+
 /* Failures are counted by address; too many of them are answered 429 and not logged. */
-static int failed(struct request *req, int r, struct err *err)
+int admit_failed(struct request *req, int r, struct err *err)
 {
 	caller_of(req)->denied = r == -EACCES;
 	/* Git always tries without a password first. */
 	if (req->challenge && !request_header(req, "Authorization"))
+		caller_of(req)->denied = false;
+	if (only_asks(req))
 		caller_of(req)->denied = false;
 	/* Only after the check: a valid key works even if others fail from the same address. */
 	req->quiet =
@@ -51,6 +64,8 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 	if ((r = repo_id_check(req, err)) < 0)
 		return r;
 	r = ticket_check(req, err);
+	if (r == 0 && req->match.route->scope != SCOPE_GIT_HTTP && (r = cookie_check(req, err)) > 0)
+		return 0;
 	if (r == 0 && req->match.route->scope == SCOPE_GIT_HTTP)
 		r = git_check(req, err);
 	else if (r == 0)
@@ -58,7 +73,7 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 		               request_header(req, "X-Freestyle-Identity-Access-Token"),
 		               who_of(req), err);
 	*ret_permitted = r > 0;
-	return r < 0 ? failed(req, r, err) : 0;
+	return r < 0 ? admit_failed(req, r, err) : 0;
 }
 
 /* Requests of one key, or without one of an address, that come too fast: 429, and not logged. */
@@ -92,6 +107,8 @@ int api_turn_away(struct request *req, struct err *err)
 	struct err unknown = { 0 };
 
 	/* Whoever shows a valid key is counted by it, as everywhere. */
+	if (cookie_check(req, &unknown) > 0)
+		return check_rate(req, err);
 	if (auth_check(deps_of(req)->auth, request_header(req, "Authorization"),
 	               request_header(req, "X-Freestyle-Identity-Access-Token"), who_of(req),
 	               &unknown) < 0)

@@ -14,6 +14,7 @@
 #include "base/rate.h"
 #include "base/sock.h"
 #include "conf.h"
+#include "events/feed.h"
 #include "pty/pty.h"
 
 #define RATE_BURST_S 10  /* seconds of the rate that may be used at once */
@@ -89,6 +90,7 @@ static void api_free(struct api *a)
 	if (!a)
 		return;
 	self_door_free(a->door);
+	feed_free(a->feed);
 	jobs_free(a->jobs);
 	hub_free(a->hub);
 	repeats_free(a->repeats);
@@ -143,7 +145,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	    (r = new_rate(deps->conf->rate_address, &a->address_rate, err)) < 0)
 		return r;
 	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0 ||
-	    (r = repeats_new(&a->repeats, err)) < 0 || (r = self_door_new(a, &a->door, err)) < 0)
+	    (r = repeats_new(&a->repeats, err)) < 0 || (r = self_door_new(a, &a->door, err)) < 0 ||
+	    (r = feed_new(deps->store, &a->feed, err)) < 0)
 		return r;
 	conf.listen_fd = TAKE_FD(fd);
 	if ((r = http_start(&conf, &app, &a->http, err)) < 0)

@@ -29,6 +29,7 @@ struct syncs;
 struct triggers;
 struct webhooks;
 struct vmm;
+struct web;
 struct mcp;
 struct route;
 
@@ -54,6 +55,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct triggers *triggers; /* NULL: likewise */
 	struct webhooks *webhooks; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
+	const struct web *web;     /* the dashboard; NULL: none (tests) */
 	const char *walls;         /* those around this process; NULL: none (tests) */
 	struct ports *ports;       /* NULL: likewise */
 	struct domains *domains;   /* NULL, these six: no edge */

@@ -24,6 +24,7 @@ struct api {
 	struct hub *hub;         /* owned; terminal sessions */
 	struct repeats *repeats; /* owned; creates that may be sent again */
 	struct self_door *door;  /* owned; requests of VMs about themselves */
+	struct feed *feed;       /* owned; who follows what happens */
 	/* owned; requests by key, and by address without one. NULL: not limited */
 	struct rate *key_rate, *address_rate;
 };
@@ -78,13 +79,30 @@ extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as 
 /* The route's handler; members of the body that it does not know are named in a warning. */
 int api_handle(struct request *req, struct reply *res, struct err *err);
 
+/* ---- browsers that are signed in: cookie.c ---- */
+
+/* Did it come by HTTPS, through a proxy that says so? */
+bool request_secure(struct request *req);
+/* The cookie's secret: 1; 0: there is none, -EINVAL: there are several, or it is malformed. */
+int cookie_read(struct request *req, char ret[AUTH_SECRET_SIZE]);
+/* secret NULL: the browser is to forget it. */
+void cookie_set(struct request *req, struct reply *res, const char *secret);
+/* -EACCES with CROSS_SITE_REQUEST for a request that a page of another site has caused. */
+int same_origin_check(struct request *req, struct err *err);
+/* Identifies the caller by the cookie: 1. 0: there is none, or it does not count. */
+int cookie_check(struct request *req, struct err *err);
+
 /* ---- callbacks of http/ ---- */
 
 /* admit.c: checks key, token, ticket or password, and their permission. */
 int api_admit(struct request *req, struct err *err);
+/* A credential was refused with r: counts it by address, as all of them. Returns r. */
+int admit_failed(struct request *req, int r, struct err *err);
 /* The same for what no route takes, and preflights: only how many there are. */
 int api_turn_away(struct request *req, struct err *err);
 /* trail.c: writes an audit record if this request needs one. code: of the error, or NULL. */
+/* trail.c: where it came from, as the audit log has it: "vm:<id>" for a VM of this server. */
+void request_remote_text(struct request *req, char *dst, size_t size);
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
 
 /* background.c: requests that outlive their connection */

@@ -20,6 +20,7 @@
 #include "api/account/routes.h"
 #include "api/git/routes.h"
 #include "api/net/routes.h"
+#include "api/site/routes.h"
 #include "api/vms/routes.h"
 
 #undef ROUTE

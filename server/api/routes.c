@@ -19,6 +19,7 @@ const struct route api_routes[] = {
 #include "api/account/routes.h"
 #include "api/git/routes.h"
 #include "api/net/routes.h"
+#include "api/site/routes.h"
 #include "api/vms/routes.h"
 };
 const size_t api_n_routes = ARRAY_SIZE(api_routes);

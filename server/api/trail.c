@@ -17,7 +17,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-static void write_remote(struct request *req, char *dst, size_t size)
+void request_remote_text(struct request *req, char *dst, size_t size)
 {
 	const struct sockaddr *sa = request_remote(req);
 	const char *caller = request_caller(req);
@@ -82,11 +82,12 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 	memcpy(a.account, who_of(req)->account, sizeof(a.account));
 	memcpy(a.key, who_of(req)->key, sizeof(a.key));
 	memcpy(a.identity, who_of(req)->identity, sizeof(a.identity));
+	memcpy(a.operator_account, who_of(req)->operator_account, sizeof(a.operator_account));
 	snprintf(a.method, sizeof(a.method), "%s", method_name(route->method));
 	snprintf(a.route, sizeof(a.route), "%s", route->pattern);
 	snprintf(a.code, sizeof(a.code), "%s", code ? code : "");
 	memcpy(a.trace, req->trace, sizeof(a.trace));
 	write_target(req, res, &a);
-	write_remote(req, a.remote, sizeof(a.remote));
+	request_remote_text(req, a.remote, sizeof(a.remote));
 	auth_audit(deps_of(req)->auth, &a);
 }

@@ -61,7 +61,7 @@ void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE])
 	ret[n] = '\0';
 }
 
-static bool well_formed(const char *prefix, const char *secret)
+bool auth_well_formed(const char *prefix, const char *secret)
 {
 	size_t p = strlen(prefix);
 
@@ -73,12 +73,13 @@ static bool well_formed(const char *prefix, const char *secret)
 void auth_mask(char *text)
 {
 	for (char *p = text; (p = strstr(p, "pando"));) {
-		size_t k = strncmp(p, AUTH_KEY_PREFIX, strlen(AUTH_KEY_PREFIX)) == 0
-		                   ? strlen(AUTH_KEY_PREFIX)
-		           : strncmp(p, AUTH_TOKEN_PREFIX, strlen(AUTH_TOKEN_PREFIX)) == 0
-		                   ? strlen(AUTH_TOKEN_PREFIX)
-		                   : 0;
+		static const char *const prefixes[] = { AUTH_KEY_PREFIX, AUTH_TOKEN_PREFIX,
+			                                AUTH_SESSION_PREFIX };
+		size_t k = 0;
 
+		for (size_t i = 0; i < ARRAY_SIZE(prefixes) && !k; i++)
+			if (strncmp(p, prefixes[i], strlen(prefixes[i])) == 0)
+				k = strlen(prefixes[i]);
 		p += k ? k : 1;
 		for (; k && isalnum((unsigned char)*p); p++)
 			*p = '*';
@@ -122,7 +123,7 @@ static void check_key_file(struct store *s, int dirfd, const char *data_dir)
 		return;
 	}
 	text[strcspn(text, "\n")] = '\0';
-	if (!well_formed(AUTH_KEY_PREFIX, text) || auth_hash(text, hash, &why) < 0 ||
+	if (!auth_well_formed(AUTH_KEY_PREFIX, text) || auth_hash(text, hash, &why) < 0 ||
 	    store_key_find(s, hash, account, &why) < 0)
 		log_warn("%s/%s does not contain a valid key of this server: local tools that read "
 		         "it will be rejected",
@@ -143,6 +144,8 @@ static struct auth *auth_new(struct store *s)
 		return NULL;
 	a->store = s;
 	atomic_store(&a->epoch, 1);
+	a->session_idle_ms = AUTH_SESSION_IDLE_MS;
+	a->session_max_ms = AUTH_SESSION_MAX_MS;
 	mutex_init(&a->change, "auth change");
 	rwlock_init(&a->creds_lock, "auth credentials");
 	mutex_init(&a->audit_lock, "auth audit");
@@ -173,8 +176,8 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 	a = auth_new(s);
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = cred_load(a, err)) < 0 || (r = failures_start(a, err)) < 0 ||
-	    (r = audit_start(a, data_dir, err)) < 0)
+	if ((r = cred_load(a, err)) < 0 || (r = sessions_load(a, err)) < 0 ||
+	    (r = failures_start(a, err)) < 0 || (r = audit_start(a, data_dir, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(a);
 	if (ret_new_key)
@@ -207,7 +210,7 @@ static int check_token(struct auth *a, const char *token, struct auth_who *ret, 
 	char hash[HASH_HEX_SIZE];
 	int r;
 
-	if (!well_formed(AUTH_TOKEN_PREFIX, token))
+	if (!auth_well_formed(AUTH_TOKEN_PREFIX, token))
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this is not a valid access token");
 	if ((r = auth_hash(token, hash, err)) < 0)
 		return r;
@@ -233,9 +236,9 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 		return refuse(err, "the Authorization header must be 'Bearer <key>'");
 	key = authorization + sizeof(scheme) - 1;
 	key += strspn(key, " ");
-	if (well_formed(AUTH_TOKEN_PREFIX, key))
+	if (auth_well_formed(AUTH_TOKEN_PREFIX, key))
 		return check_token(a, key, ret, err);
-	if (!well_formed(AUTH_KEY_PREFIX, key))
+	if (!auth_well_formed(AUTH_KEY_PREFIX, key))
 		return refuse(err, "this is not a valid API key");
 	if ((r = auth_hash(key, hash, err)) < 0)
 		return r;
@@ -272,7 +275,7 @@ bool auth_lease_holds(struct auth *a, struct auth_lease *l)
 	if (l->epoch == now)
 		return true;
 	if (l->scope != SCOPE_PUBLIC &&
-	    (!cred_exists(a, l->who.key) ||
+	    (!cred_exists(a, l->who.key) || (*l->who.session && !session_holds(a, &l->who)) ||
 	     is_no(auth_permit(a, &l->who, l->scope, *l->target ? l->target : NULL, l->user,
 	                       NULL))))
 		return false;

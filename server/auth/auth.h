@@ -9,6 +9,9 @@
  * so nothing secret is ever compared byte by byte, and a copy of the database gives
  * no access.
  *
+ * A browser exchanges either for a session (auth_session.c), whose secret is in a cookie; a session
+ * has the permissions of its key or token and ends with it.
+ *
  * All live credentials are in memory (auth_cred.c), so a check costs a hash and a lookup and
  * never waits for a disk. Every change goes through this module: store first, then memory, before
  * the caller gets its answer. A revocation is in force from then on.
@@ -22,6 +25,7 @@
 #include "store/store.h" /* ACCOUNT_SIZE */
 #include "store/store_account.h"
 #include "store/store_audit.h"
+#include "store/store_session.h"
 
 struct auth;
 struct err;
@@ -29,9 +33,10 @@ struct store;
 
 #define AUTH_KEY_PREFIX "pando_"
 #define AUTH_TOKEN_PREFIX "pandoid_"
+#define AUTH_SESSION_PREFIX "pandows_"
 #define AUTH_KEY_RANDOM 40
 #define AUTH_KEY_SIZE (6 + AUTH_KEY_RANDOM + 1)
-#define AUTH_SECRET_SIZE (8 + AUTH_KEY_RANDOM + 1) /* a key or a token */
+#define AUTH_SECRET_SIZE (8 + AUTH_KEY_RANDOM + 1) /* a key, a token or a session */
 
 /*
  * First start: creates the account and its key and writes the key to
@@ -71,7 +76,9 @@ struct auth_who {
 	char key[ID_SIZE];      /* id of the API key or the token */
 	char identity[ID_SIZE]; /* "" for an API key */
 	char vm[ID_SIZE];       /* a VM that asks about itself, or ""; key is then "vm:<id>" */
-	unsigned scopes;        /* of enum auth_scope */
+	char session[ID_SIZE];  /* of the web session, or "" */
+	char operator_account[ACCOUNT_SIZE]; /* the operator's, who acts as `account`; else "" */
+	unsigned scopes;                     /* of enum auth_scope */
 };
 
 /*
@@ -164,6 +171,44 @@ int auth_grant_revoke(struct auth *a, const char *account, const char *identity,
                       enum grant_kind kind, const char *target, struct err *err);
 int auth_grant_list(struct auth *a, const char *account, const char *identity, enum grant_kind kind,
                     struct store_grant **ret, size_t *ret_n, struct err *err);
+
+/* ---- web sessions: auth_session.c ---- */
+#define AUTH_SESSION_IDLE_MS (INT64_C(12) * 3600 * 1000)
+#define AUTH_SESSION_MAX_MS (INT64_C(7) * 24 * 3600 * 1000)
+#define AUTH_SESSIONS_PER_KEY 32 /* more: the one of the same key used least recently ends */
+#define AUTH_SESSIONS_PER_ACCOUNT 256
+#define AUTH_SESSIONS_MAX 16384 /* of all accounts */
+#define AUTH_CSRF_SIZE HASH_HEX_SIZE
+
+struct auth_session {
+	char id[ID_SIZE];
+	char account[ACCOUNT_SIZE], identity[ID_SIZE]; /* of its key or token */
+	char acting[ACCOUNT_SIZE]; /* the account that the operator acts as, or "" */
+	char remote[SESSION_REMOTE_SIZE], client[SESSION_CLIENT_SIZE];
+	int64_t created_ms, used_ms, expires_ms; /* expires_ms: unless it is used before */
+};
+/*
+ * Opens one for who, whom auth_check() has identified. The secret is for the cookie and is never
+ * stored. -EDQUOT with LIMIT_EXCEEDED when the account has too many.
+ */
+int auth_session_open(struct auth *a, const struct auth_who *who, const char *remote,
+                      const char *client, char ret_secret[AUTH_SECRET_SIZE], struct auth_who *ret,
+                      struct err *err);
+/* Whose session is it? It counts as used. -EACCES with UNAUTHORIZED. */
+int auth_session_check(struct auth *a, const char *secret, struct auth_who *ret, struct err *err);
+/* The token that requests which change something must repeat: made from the secret. */
+int auth_session_csrf(const char *secret, char ret[AUTH_CSRF_SIZE], struct err *err);
+/* -ENOENT: it is over. */
+int auth_session_get(struct auth *a, const char *id, struct auth_session *ret, struct err *err);
+/* Those of the account's keys, or with an identity of its tokens; oldest first. Caller frees. */
+int auth_session_list(struct auth *a, const char *account, const char *identity,
+                      struct auth_session **ret, size_t *ret_n, struct err *err);
+int auth_session_end(struct auth *a, const char *id, struct err *err);
+/* All that auth_session_list() shows. */
+int auth_session_end_all(struct auth *a, const char *account, const char *identity, size_t *ret_n,
+                         struct err *err);
+/* The operator acts as that account, or NULL: as its own again. Streams and terminals end. */
+int auth_session_act(struct auth *a, const char *id, const char *account, struct err *err);
 
 /* ---- the audit log: auth_audit.c ---- */
 /*

@@ -139,8 +139,12 @@ static void *audit_main(void *arg)
 			while (!a->audit_stop && clock_ms() < retry)
 				wait_until(a, retry);
 		}
-		if (clock_ms() >= next_uses)
+		if (clock_ms() >= next_uses) {
 			next_uses = deadline_in(AUDIT_USES_MS);
+			mutex_unlock(&a->audit_lock);
+			sessions_tend(a);
+			mutex_lock(&a->audit_lock);
+		}
 		if (clock_ms() >= next_prune && !a->audit_stop) {
 			unsigned days = a->audit_days;
 

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-static struct cred **bucket(struct auth *a, const char *hash)
+unsigned cred_bucket(const char *hash, unsigned buckets)
 {
 	/* The hash is uniform, so its first three hex digits will do. */
 	unsigned n = 0;
@@ -25,7 +25,12 @@ static struct cred **bucket(struct auth *a, const char *hash)
 
 		n = n * 16 + (unsigned)(c >= 'a' ? c - 'a' + 10 : c - '0');
 	}
-	return &a->creds[n % CRED_BUCKETS];
+	return n % buckets;
+}
+
+static struct cred **bucket(struct auth *a, const char *hash)
+{
+	return &a->creds[cred_bucket(hash, CRED_BUCKETS)];
 }
 
 int cred_add(struct auth *a, const char *hash, const char *id, const char *account,
@@ -152,12 +157,15 @@ void cred_remove(struct auth *a, const char *account, const char *identity, cons
 			if (is(account, c->who.account) && is(identity, c->who.identity) &&
 			    is(id, c->who.key)) {
 				*at = c->next;
+				sessions_forget(a, c);
 				free(c);
 			} else {
 				at = &c->next;
 			}
 		}
 	}
+	if (account && !identity && !id)
+		sessions_forget_acting(a, account);
 	rwlock_unlock(&a->creds_lock);
 	atomic_fetch_add(&a->epoch, 1);
 }

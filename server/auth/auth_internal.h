@@ -18,6 +18,16 @@ struct cred {
 };
 #define CRED_BUCKETS 4096
 
+/* One live web session. */
+struct session {
+	struct session *next;
+	struct cred *cred; /* weak: the session ends with it */
+	struct store_session row;
+	_Atomic int64_t used_ms;
+};
+#define SESSION_BUCKETS 1024
+#define SESSION_SAVE_MS 60000 /* a use is written down at most this often */
+
 /* auth_limit.c: failed attempts of one address that are answered and logged */
 #define AUTH_FAIL_BURST 100
 #define AUTH_FAIL_PER_S 1
@@ -39,7 +49,10 @@ struct auth {
 	_Atomic uint64_t epoch; /* increased by every revocation */
 
 	struct rwlock creds_lock;
-	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock); /* owned */
+	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock);          /* owned */
+	struct session *sessions[SESSION_BUCKETS] GUARDED_BY(creds_lock); /* owned */
+	size_t n_sessions GUARDED_BY(creds_lock);
+	int64_t session_idle_ms, session_max_ms; /* tests shorten them */
 
 	struct rate *failures; /* owned; by address */
 
@@ -60,6 +73,7 @@ struct auth {
 };
 
 /* auth.c */
+bool auth_well_formed(const char *prefix, const char *secret);
 int auth_hash(const char *secret, char ret_hex[HASH_HEX_SIZE], struct err *err);
 void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE]);
 
@@ -75,6 +89,19 @@ int64_t cred_used(struct auth *a, const char *id);
 /* Those used since they were last saved, at most max; marks them as saved. */
 size_t cred_take_uses(struct auth *a, struct audit_use *u, size_t max);
 void cred_free_all(struct auth *a);
+
+unsigned cred_bucket(const char *hash, unsigned n);
+
+/* auth_session.c */
+int sessions_load(struct auth *a, struct err *err);
+/* Those of the credential, which is about to be freed; NULL: all. */
+void sessions_forget(struct auth *a, const struct cred *c) REQUIRES(&a->creds_lock);
+/* Those in which the operator acts as that account. */
+void sessions_forget_acting(struct auth *a, const char *account) REQUIRES(&a->creds_lock);
+/* Does the session exist, and act as the account that it did? */
+bool session_holds(struct auth *a, const struct auth_who *who);
+/* Ends those that have expired, and writes down uses; now and then, on the audit log's thread. */
+void sessions_tend(struct auth *a);
 
 /* auth_limit.c */
 int failures_start(struct auth *a, struct err *err);

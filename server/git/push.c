@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "events/events.h"
 #include "git/git_internal.h"
+#include "store/store_feed.h"
 
 int repos_on_push(struct repos *g, repo_push_fn fn, void *ctx, struct err *err)
 {
@@ -43,6 +44,11 @@ void push_tell(const struct repo_push *p, struct repos *g)
 	mutex_unlock(&g->lock);
 	for (unsigned i = 0; i < n_subs; i++)
 		subs[i].fn(p, subs[i].ctx);
+	store_feed_note(g->store, r->account, "git.push", "", "push",
+	                json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "id", p->id, "repoId",
+	                          r->id, "repoName", r->name, "ref", p->updates[0].ref, "oldSha",
+	                          p->updates[0].old_sha, "newSha", p->updates[0].new_sha, "updates",
+	                          (json_int_t)p->n_updates, "again", p->again));
 	snprintf(text, sizeof(text), "push to repository %s: %s %.12s -> %.12s%s", r->id,
 	         p->updates[0].ref, p->updates[0].old_sha, p->updates[0].new_sha,
 	         p->n_updates > 1 ? " and others" : "");

@@ -45,6 +45,18 @@ int reply_bytes(struct reply *res, const char *type, void *p_consume, size_t n, 
 	return 0;
 }
 
+int reply_static(struct reply *res, const char *type, const void *p, size_t n, struct err *err)
+{
+	/* The library only reads it, but says "void *". */
+	res->stream =
+	        MHD_create_response_from_buffer(n, (void *)(uintptr_t)p, MHD_RESPMEM_PERSISTENT);
+	if (!res->stream)
+		return err_set(err, -ENOMEM, "out of memory");
+	MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	res->stream_len = n;
+	return 0;
+}
+
 int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err)
 {
 	res->stream = MHD_create_response_from_fd64(len, fd_consume); /* takes the descriptor */
@@ -195,13 +207,22 @@ static void add_retry(struct MHD_Response *m, const struct err *err)
 	MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, text);
 }
 
+static bool has_header(const struct reply *res, const char *name)
+{
+	for (size_t i = 0; i < res->n_headers; i++)
+		if (strcmp(res->headers[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 static void add_headers(struct request *req, const struct reply *res, struct MHD_Response *m)
 {
 	char allow[64] = "";
 	size_t n = 0;
 
 	MHD_add_response_header(m, "X-Freestyle-Trace-Id", req->trace);
-	MHD_add_response_header(m, "Cache-Control", "no-store");
+	if (!has_header(res, "Cache-Control"))
+		MHD_add_response_header(m, "Cache-Control", "no-store");
 	MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
 	for (int i = 0; res->allow && i < METHOD_MAX; i++)
 		if (res->allow & BIT(i))

@@ -15,7 +15,7 @@
 struct MHD_Response;
 struct request;
 
-#define REPLY_HEADERS_MAX 8
+#define REPLY_HEADERS_MAX 12
 #define REPLY_HEADER_SIZE 512
 
 #define WARNING_HEADER "X-Pando-Warning"
@@ -41,6 +41,8 @@ struct reply {
 int reply_json(struct reply *res, json_t *json_consume, struct err *err);
 /* Raw bytes; type NULL: no Content-Type, p NULL: empty. Takes p in any case. */
 int reply_bytes(struct reply *res, const char *type, void *p_consume, size_t n, struct err *err);
+/* Bytes that outlive every reply, such as the program's own; not copied. */
+int reply_static(struct reply *res, const char *type, const void *p, size_t n, struct err *err);
 /* The first len bytes of a file. Takes the descriptor in any case. */
 int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err);
 /* For any reply, including errors. name: static storage. */

@@ -39,6 +39,7 @@ struct store *store_close(struct store *s)
 		sqlite3_finalize(s->stmts[i]);
 	sqlite3_close(s->db);
 	reserve_close(s);
+	feed_close(s);
 	mutex_destroy(&s->lock);
 	free(s);
 	return NULL;
@@ -181,6 +182,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 	s->migrations = migrations;
 	s->n_migrations = n_migrations;
 	s->reserve_fd = -1;
+	mutex_init(&s->feed_lock, "store feed");
 	mutex_init(&s->lock, "store");
 	/* SQLite needs no mutex of its own: ours is held around every use. */
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);

@@ -141,6 +141,9 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		"DELETE FROM builds WHERE account = $1",
 		"DELETE FROM hook_deliveries WHERE account = $1",
 		"DELETE FROM hooks WHERE account = $1",
+		"DELETE FROM feed WHERE account = $1",
+		"DELETE FROM feed_marks WHERE account = $1",
+		"DELETE FROM web_sessions WHERE account = $1 OR acting = $1",
 		"DELETE FROM api_keys WHERE account = $1",
 	};
 	autotx struct tx t = { 0 };

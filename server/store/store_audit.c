@@ -34,7 +34,9 @@ static const char migration_1[] =
         ");";
 static const char migration_2[] =
         "ALTER TABLE audit ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0;";
-static const char *const audit_migrations[] = { migration_1, migration_2 };
+/* The operator's account, where it acted as another one. */
+static const char migration_3[] = "ALTER TABLE audit ADD COLUMN operator TEXT;";
+static const char *const audit_migrations[] = { migration_1, migration_2, migration_3 };
 
 int store_audit_open(const char *path, struct store **ret, struct err *err)
 {
@@ -46,8 +48,8 @@ static int add_record(struct store *s, const struct audit_record *a, struct err 
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
 	                    "INSERT INTO audit (at_ms, account, key, identity, method, route, "
-	                    "target, status, code, remote, trace, repeated) "
-	                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+	                    "target, status, code, remote, trace, repeated, operator) "
+	                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
 	                    err);
 
 	if (r < 0)
@@ -64,6 +66,7 @@ static int add_record(struct store *s, const struct audit_record *a, struct err 
 	query_bind_text(&q, a->remote);
 	query_bind_text(&q, a->trace);
 	query_bind_i64(&q, (int64_t)a->repeated);
+	query_bind_ref(&q, a->operator_account);
 	return query_run(&q, err);
 }
 
@@ -110,6 +113,7 @@ static void read_record(struct query *q, struct audit_record *a)
 	query_read_text(q, a->remote, sizeof(a->remote));
 	query_read_text(q, a->trace, sizeof(a->trace));
 	a->repeated = (uint64_t)query_read_i64(q, 0, INT64_MAX);
+	query_read_text(q, a->operator_account, sizeof(a->operator_account));
 }
 
 int store_audit_list(struct store *s, const struct audit_filter *f, struct audit_record **ret,
@@ -123,15 +127,16 @@ int store_audit_list(struct store *s, const struct audit_filter *f, struct audit
 		return err_set(err, -ENOMEM, "out of memory");
 	LOCK_SCOPE(&s->lock);
 	autoquery struct query q = { 0 };
-	r = query_begin(&q, s,
-	                "SELECT seq, at_ms, account, key, identity, method, route, target, status, "
-	                "code, remote, trace, repeated FROM audit WHERE seq < $1 AND seq > $2 "
-	                "AND at_ms < $3 AND at_ms > $4 AND ($5 IS NULL OR account = $5) "
-	                "AND ($6 IS NULL OR method = $6 OR route = $6 OR "
-	                "     method || ' ' || route = $6) "
-	                "AND ($7 IS NULL OR target = $7 OR target LIKE $7 || '/%' OR "
-	                "     target LIKE '%/' || $7) ORDER BY seq DESC LIMIT $8",
-	                err);
+	r = query_begin(
+	        &q, s,
+	        "SELECT seq, at_ms, account, key, identity, method, route, target, status, "
+	        "code, remote, trace, repeated, operator FROM audit WHERE seq < $1 AND seq > $2 "
+	        "AND at_ms < $3 AND at_ms > $4 AND ($5 IS NULL OR account = $5) "
+	        "AND ($6 IS NULL OR method = $6 OR route = $6 OR "
+	        "     method || ' ' || route = $6) "
+	        "AND ($7 IS NULL OR target = $7 OR target LIKE $7 || '/%' OR "
+	        "     target LIKE '%/' || $7) ORDER BY seq DESC LIMIT $8",
+	        err);
 	if (r < 0)
 		return r;
 	query_bind_i64(&q, f->before);

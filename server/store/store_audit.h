@@ -29,6 +29,7 @@ struct audit_record {
 	char account[ACCOUNT_SIZE]; /* "": not authenticated */
 	char key[ID_SIZE];          /* API key or token, by id */
 	char identity[ID_SIZE];
+	char operator_account[ACCOUNT_SIZE]; /* the operator's, who acted as `account`; else "" */
 	char method[8];
 	char route[AUDIT_ROUTE_SIZE]; /* pattern: never a path, never a query */
 	char target[AUDIT_TARGET_SIZE];

@@ -112,7 +112,7 @@ int store_build_add(struct store *s, const struct store_build *b, struct err *er
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &build_table, b, err)) < 0 ||
-	    (r = prune(s, b->account, err)) < 0)
+	    (r = outbox_started_locked(s, b, err)) < 0 || (r = prune(s, b->account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -171,7 +171,8 @@ int store_phase_add(struct store *s, const struct store_phase *p, struct err *er
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &phase_table, p, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &phase_table, p, err)) < 0 ||
+	    (r = outbox_phase_locked(s, p, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

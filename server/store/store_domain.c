@@ -244,6 +244,15 @@ static int vm_there(struct store *s, const struct store_mapping *m, struct err *
 	return r ? MIN(r, 0) : err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.60s'", m->vm);
 }
 
+static int tell_mapping(struct store *s, const char *type, const struct store_mapping *m,
+                        struct err *err)
+{
+	return feed_tell_locked(s, m->account, type, m->vm, "domain",
+	                        json_pack("{s:s, s:s, s:i}", "domain", m->domain, "vmId", m->vm,
+	                                  "vmPort", (int)m->port),
+	                        err);
+}
+
 int store_mapping_put(struct store *s, const struct store_mapping *m, struct store_mapping *ret,
                       struct err *err)
 {
@@ -269,7 +278,8 @@ int store_mapping_put(struct store *s, const struct store_mapping *m, struct sto
 		if (r >= 0)
 			r = row_insert(s, &mapping_table, &row, err);
 	}
-	if (r < 0 || (r = tx_commit(&t, err)) < 0)
+	if (r < 0 || (r = tell_mapping(s, "domain.mapped", &row, err)) < 0 ||
+	    (r = tx_commit(&t, err)) < 0)
 		return r;
 	*ret = row;
 	return 0;
@@ -301,10 +311,18 @@ int store_mapping_list(struct store *s, const char *account, struct store_mappin
 int store_mapping_delete(struct store *s, const char *account, const char *domain, struct err *err)
 {
 	const char *args[] = { domain, account };
+	autotx struct tx t = { 0 };
+	struct store_mapping m;
 	int r;
 
-	LOCK_SCOPE(&s->lock);
-	r = run_text(s, "DELETE FROM domain_mappings WHERE domain = $1 AND account = $2", args, 2,
-	             err);
-	return r == 0 ? row_missing(&mapping_table, domain, err) : MIN(r, 0);
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = row_get(s, &mapping_table, domain, &m, err)) < 0 ||
+	    (r = run_text(s, "DELETE FROM domain_mappings WHERE domain = $1 AND account = $2", args,
+	                  2, err)) < 0)
+		return r;
+	if (r == 0)
+		return row_missing(&mapping_table, domain, err);
+	if ((r = tell_mapping(s, "domain.unmapped", &m, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
 }

@@ -40,6 +40,10 @@ struct store_hook {
 };
 /* Is there such an event? "vm.*" and "*" count. */
 bool hook_event_known(const char *pattern);
+/* The same for those who follow an account (store_feed.h), for whom there are more. */
+bool event_known(const char *pattern);
+/* Is the type one of those? "vm.suspended", "vm.*", "*" */
+bool event_covers(const char *pattern, const char *type);
 /* Its name, or NULL: no more. */
 const char *hook_event_name(size_t i);
 

@@ -75,6 +75,7 @@ int store_identity_delete(struct store *s, const char *id, struct err *err)
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM grants WHERE identity = $1", &id, 1, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM identity_tokens WHERE identity = $1", &id, 1, err)) < 0 ||
+	    (r = run_text(s, "DELETE FROM web_sessions WHERE identity = $1", &id, 1, err)) < 0 ||
 	    (r = row_delete(s, &identity_table, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -122,5 +123,7 @@ int store_token_delete(struct store *s, const char *identity, const char *id, st
 		return r;
 	if (r == 0)
 		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no such token");
+	if ((r = run_text(s, "DELETE FROM web_sessions WHERE key = $1", &id, 1, err)) < 0)
+		return r;
 	return tx_commit(&t, err);
 }

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +42,15 @@ struct store {
 	bool hooks_counted, any_hooks; /* is any_hooks true of the database? */
 	void (*hook_fn)(void *ctx);    /* store_hook_notify(); NULL: nobody */
 	void *hook_ctx;
+	/* store_feed.c: events that wait to be written, and those of the open transaction */
+	struct mutex feed_lock;
+	struct feed_note *feed_queue GUARDED_BY(feed_lock), *feed_end GUARDED_BY(feed_lock);
+	size_t n_feed_queue GUARDED_BY(feed_lock);
+	bool feed_lost GUARDED_BY(feed_lock); /* some had no room */
+	struct feed_note *feed_taken;
+	bool feed_was_lost;
+	void (*feed_fn)(void *ctx, const char *account); /* changed with both locks */
+	void *feed_ctx;
 };
 
 /* ---- store_reserve.c: space for transactions on a full disk ---- */
@@ -200,8 +210,8 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 /* Entry n takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
-extern const char migration_21[], migration_22[], migration_23[],
-        migration_24[]; /* store_schema_21.c */
+extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
+        migration_26[]; /* store_schema_21.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */
@@ -232,8 +242,23 @@ int outbox_snapshot_locked(struct store *s, const struct store_snapshot *old,
                            const struct store_snapshot *now, struct err *err);
 /* Before the update. */
 int outbox_build_locked(struct store *s, const struct store_build *now, struct err *err);
+/* After the insert: a build begins; a phase of it does. */
+int outbox_started_locked(struct store *s, const struct store_build *b, struct err *err);
+int outbox_phase_locked(struct store *s, const struct store_phase *p, struct err *err);
+/* After the notes of an existing VM have changed. */
+int outbox_noted_locked(struct store *s, const char *vm_id, struct err *err);
 /* Before all unfinished builds and snapshots are marked as failed. */
 int outbox_unfinished_locked(struct store *s, const char *why, struct err *err);
+/* ---- store_feed.c: what accounts can follow, in the transaction of the change ---- */
+int feed_put_locked(struct store *s, const char *account, const char *type, const char *vm,
+                    const char *member, json_t *about, struct err *err);
+/* The same; NULL is out of memory. */
+int feed_tell_locked(struct store *s, const char *account, const char *type, const char *vm,
+                     const char *member, json_t *about_consume, struct err *err);
+/* The transaction was committed, or rolled back: then its notes wait again. */
+void feed_tx_over(struct store *s, bool committed);
+void feed_close(struct store *s);
+
 /* store_note.c: under the lock; env is left out. 1: there are some. The caller frees. */
 int note_words_locked(struct store *s, const char *vm_id, char **ret_tags, char **ret_metadata,
                       struct err *err);

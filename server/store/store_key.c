@@ -96,6 +96,8 @@ int store_key_revoke(struct store *s, const char *account, const char *key_id, s
 	if (r == 0)
 		return err_set(err, -ENOENT, "no API key '%s'", key_id);
 	query_done(&q);
+	if ((r = run_text(s, "DELETE FROM web_sessions WHERE key = $1", &key_id, 1, err)) < 0)
+		return r;
 	return tx_commit(&t, err);
 }
 

@@ -192,13 +192,29 @@ static int free_idx(struct store *s, uint32_t limit, uint32_t *ret, struct err *
 	return 0;
 }
 
+static int tell_vpc(struct store *s, const struct store_vpc *v, const char *reason, struct err *err)
+{
+	return feed_tell_locked(
+	        s, v->account, "vpc.changed", "", "vpc",
+	        json_pack("{s:s, s:s, s:s}", "id", v->id, "name", v->name, "reason", reason), err);
+}
+
+/* A VM or a tunnel came or went; the VPC may be gone. */
+static int tell_vpc_of(struct store *s, const char *id, const char *reason, struct err *err)
+{
+	autowipe struct store_vpc *v = malloc(sizeof(*v));
+	int r = v ? row_get(s, &vpc_table, id, v, err) : err_set(err, -ENOMEM, "out of memory");
+
+	return r < 0 ? (r == -ENOENT ? 0 : r) : tell_vpc(s, v, reason, err);
+}
+
 int store_vpc_add(struct store *s, struct store_vpc *v, uint32_t limit, struct err *err)
 {
 	autotx struct tx t = { 0 };
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = free_idx(s, limit, &v->idx, err)) < 0 ||
-	    (r = row_insert(s, &vpc_table, v, err)) < 0)
+	    (r = row_insert(s, &vpc_table, v, err)) < 0 || (r = tell_vpc(s, v, "created", err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -232,7 +248,8 @@ int store_vpc_delete(struct store *s, const char *id, struct err *err)
 	if (n)
 		return err_tag(err, -EBUSY, ERR_CONFLICT, "VPC %s has %zu VMs: delete them first",
 		               id, n);
-	if ((r = run_text(s, "DELETE FROM wg_peers WHERE vpc = $1", &id, 1, err)) < 0 ||
+	if ((r = tell_vpc_of(s, id, "deleted", err)) < 0 ||
+	    (r = run_text(s, "DELETE FROM wg_peers WHERE vpc = $1", &id, 1, err)) < 0 ||
 	    (r = row_delete(s, &vpc_table, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -242,8 +259,13 @@ int store_vpc_delete(struct store *s, const char *id, struct err *err)
 
 int store_nic_add(struct store *s, const struct store_nic *n, struct err *err)
 {
-	LOCK_SCOPE(&s->lock);
-	return row_insert(s, &nic_table, n, err);
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &nic_table, n, err)) < 0 ||
+	    (r = tell_vpc_of(s, n->vpc, "vm added", err)) < 0)
+		return r;
+	return tx_commit(&t, err);
 }
 
 int store_nic_get(struct store *s, const char *vm_id, struct store_nic *ret, struct err *err)
@@ -264,17 +286,29 @@ int store_nic_list(struct store *s, const char *vpc, struct store_nic **ret, siz
 
 int store_peer_add(struct store *s, const struct store_peer *p, struct err *err)
 {
-	LOCK_SCOPE(&s->lock);
-	return row_insert(s, &peer_table, p, err);
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &peer_table, p, err)) < 0 ||
+	    (r = tell_vpc_of(s, p->vpc, "tunnel added", err)) < 0)
+		return r;
+	return tx_commit(&t, err);
 }
 
 int store_peer_delete(struct store *s, const char *vpc, const char *id, struct err *err)
 {
 	const char *args[] = { vpc, id };
-	LOCK_SCOPE(&s->lock);
-	int r = run_text(s, "DELETE FROM wg_peers WHERE vpc = $1 AND id = $2", args, 2, err);
+	autotx struct tx t = { 0 };
+	int r;
 
-	return r == 0 ? row_missing(&peer_table, id, err) : MIN(r, 0);
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = run_text(s, "DELETE FROM wg_peers WHERE vpc = $1 AND id = $2", args, 2, err)) < 0)
+		return r;
+	if (r == 0)
+		return row_missing(&peer_table, id, err);
+	if ((r = tell_vpc_of(s, vpc, "tunnel removed", err)) < 0)
+		return r;
+	return tx_commit(&t, err);
 }
 
 int store_peer_list(struct store *s, const char *vpc, struct store_peer **ret, size_t *ret_n,

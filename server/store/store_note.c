@@ -61,7 +61,8 @@ int store_note_put(struct store *s, const struct store_note *n, struct err *err)
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = note_put_locked(s, n, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = note_put_locked(s, n, err)) < 0 ||
+	    (r = outbox_noted_locked(s, n->vm_id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_outbox.c - events for webhooks, written in the transaction of the change they tell of
+ * store_outbox.c - events, written in the transaction of the change they tell of
  *
  * What happened is told by comparing the row that is there with the one that replaces it, so no
  * verb can forget it, and a crash leaves both or neither. An event is what the account sees of the
- * VM at that moment, as JSON; there is one row per webhook that wants it (store_hook.h).
- * docs/WEBHOOKS.md has the table of events.
+ * VM at that moment, as JSON; there is one row for those who follow the account (store_feed.h) and
+ * one per webhook that wants it (store_hook.h). Some events are not for webhooks: `quiet`.
+ * docs/WEBHOOKS.md and docs/EVENTS.md have the tables of events.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -30,8 +31,14 @@ const char *hook_event_name(size_t i)
 	return i < ARRAY_SIZE(names) ? names[i] : NULL;
 }
 
-/* "vm.suspended", "vm.*", "*" */
-static bool covers(const char *pattern, const char *type)
+/* For those who follow the account, and not for webhooks. */
+static const char *const quiet_names[] = {
+	"vm.state",      "vm.changed",    "snapshot.started", "snapshot.changed",
+	"build.started", "build.phase",   "git.push",         "git.delivery",
+	"git.sync",      "domain.mapped", "domain.unmapped",  "vpc.changed",
+};
+
+bool event_covers(const char *pattern, const char *type)
 {
 	size_t n = strlen(pattern);
 
@@ -43,9 +50,17 @@ static bool covers(const char *pattern, const char *type)
 bool hook_event_known(const char *pattern)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (covers(pattern, names[i]))
+		if (event_covers(pattern, names[i]))
 			return true;
 	return false;
+}
+
+bool event_known(const char *pattern)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(quiet_names); i++)
+		if (event_covers(pattern, quiet_names[i]))
+			return true;
+	return hook_event_known(pattern);
 }
 
 /* ---- who wants it ---- */
@@ -56,6 +71,7 @@ struct event {
 	json_t *tags, *metadata; /* of that VM; owned; NULL: there is none */
 	json_t *about;           /* owned: the member "vm", "snapshot" or "build" */
 	const char *member;
+	bool quiet; /* not for webhooks */
 };
 
 static void event_done(struct event *e)
@@ -73,7 +89,7 @@ static bool wants_type(const struct store_hook *h, const char *type)
 
 	json_array_foreach(list, i, item)
 	{
-		if (covers(json_string_value(item), type))
+		if (event_covers(json_string_value(item), type))
 			return true;
 	}
 	return !*h->events;
@@ -178,8 +194,11 @@ static int publish(struct store *s, const struct event *e, struct err *err)
 	autofree char *body = NULL;
 	char id[ID_SIZE];
 	size_t n = 0;
-	int r = hooks_of_locked(s, e->account, &hooks, &n, err);
+	int r = feed_put_locked(s, e->account, e->type, e->vm, e->member, e->about, err);
 
+	if (r < 0 || e->quiet || (r = hooks_any_locked(s, err)) <= 0 ||
+	    (r = hooks_of_locked(s, e->account, &hooks, &n, err)) < 0)
+		return r;
 	id_make("evt-", id);
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		if (!wants(&hooks[i], e))
@@ -244,13 +263,16 @@ static int event_notes(struct store *s, struct event *e, struct err *err)
 	return MIN(r, 0);
 }
 
-static int publish_vm(struct store *s, const char *type, const struct vm_info *v,
-                      const char *reason, json_t *forks, struct err *err)
+static int publish_vm_as(struct store *s, const char *type, bool quiet, const struct vm_info *v,
+                         const char *reason, json_t *forks, struct err *err)
 {
 	AUTO(event_done)
-	struct event e = {
-		.type = type, .account = v->account, .subject = v->id, .vm = v->id, .member = "vm"
-	};
+	struct event e = { .type = type,
+		           .account = v->account,
+		           .subject = v->id,
+		           .vm = v->id,
+		           .member = "vm",
+		           .quiet = quiet };
 	bool gone = strcmp(type, "vm.deleted") == 0;
 	int r = event_notes(s, &e, err);
 
@@ -267,6 +289,12 @@ static int publish_vm(struct store *s, const char *type, const struct vm_info *v
 	if (forks)
 		json_object_set(e.about, "forks", forks);
 	return publish(s, &e, err);
+}
+
+static int publish_vm(struct store *s, const char *type, const struct vm_info *v,
+                      const char *reason, json_t *forks, struct err *err)
+{
+	return publish_vm_as(s, type, /* quiet= */ false, v, reason, forks, err);
 }
 
 static int publish_fork(struct store *s, const struct store_vm *v, size_t n, struct err *err)
@@ -288,13 +316,14 @@ static int publish_fork(struct store *s, const struct store_vm *v, size_t n, str
 
 int outbox_added_locked(struct store *s, const struct store_vm *v, size_t n, struct err *err)
 {
-	int r = hooks_any_locked(s, err);
+	bool forked = n && *v->info.parent_id && *v->info.account;
+	int r = forked ? publish_fork(s, v, n, err) : 0;
 
-	if (r <= 0)
-		return r;
-	r = n && *v->info.parent_id ? publish_fork(s, v, n, err) : 0;
 	for (size_t i = 0; r == 0 && i < n; i++)
-		if (*v[i].info.account && v[i].info.state == VM_RUNNING)
+		if (*v[i].info.account && v[i].info.state == VM_BUILDING)
+			r = publish_vm_as(s, "vm.state", /* quiet= */ true, &v[i].info, "", NULL,
+			                  err);
+		else if (*v[i].info.account && v[i].info.state == VM_RUNNING)
 			r = publish_vm(s, "vm.created", &v[i].info,
 			               *v[i].info.parent_id ? "forked" : "created", NULL, err);
 	return r;
@@ -325,14 +354,26 @@ static const char *type_of(enum vm_state old, enum vm_state now, const char *why
 	}
 }
 
+/* Something that its owner has set. */
+static bool has_changed(const struct vm_info *a, const struct vm_info *b)
+{
+	return strcmp(a->name, b->name) != 0 || a->idle_timeout_s != b->idle_timeout_s ||
+	       a->activity_threshold != b->activity_threshold || a->vcpus != b->vcpus ||
+	       a->mem_mb != b->mem_mb || a->disk_mb != b->disk_mb ||
+	       a->count_exec != b->count_exec || a->recreate != b->recreate || a->self != b->self ||
+	       a->delete_at_ms != b->delete_at_ms || a->persistence.type != b->persistence.type ||
+	       a->persistence.priority != b->persistence.priority ||
+	       a->persistence.delete_event != b->persistence.delete_event;
+}
+
 int outbox_update_locked(struct store *s, const struct store_vm *v, struct err *err)
 {
 	autofree struct store_vm *old = NULL;
 	const char *type;
-	int r = *v->info.account ? hooks_any_locked(s, err) : 0;
+	int r;
 
-	if (r <= 0)
-		return r;
+	if (!*v->info.account)
+		return 0;
 	old = malloc(sizeof(*old));
 	if (!old)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -340,7 +381,10 @@ int outbox_update_locked(struct store *s, const struct store_vm *v, struct err *
 		return r;
 	type = type_of(old->info.state, v->info.state, v->why);
 	if (!type)
-		return 0;
+		return has_changed(&old->info, &v->info)
+		               ? publish_vm_as(s, "vm.changed", /* quiet= */ true, &v->info, "",
+		                               NULL, err)
+		               : 0;
 	return publish_vm(s, type, &v->info, old->info.state == VM_BUILDING ? "built" : v->why,
 	                  NULL, err);
 }
@@ -348,12 +392,21 @@ int outbox_update_locked(struct store *s, const struct store_vm *v, struct err *
 int outbox_bury_locked(struct store *s, const struct store_vm *v, const char *reason,
                        struct err *err)
 {
-	/* One that is being built was never announced. */
-	int r = *v->info.account && v->info.state != VM_BUILDING ? hooks_any_locked(s, err) : 0;
+	/* To webhooks, one that is being built was never announced. */
+	return *v->info.account ? publish_vm_as(s, "vm.deleted", v->info.state == VM_BUILDING,
+	                                        &v->info, reason ? reason : "failed", NULL, err)
+	                        : 0;
+}
 
-	return r <= 0 ? r
-	              : publish_vm(s, "vm.deleted", &v->info, reason ? reason : "failed", NULL,
-	                           err);
+int outbox_noted_locked(struct store *s, const char *vm_id, struct err *err)
+{
+	autofree struct store_vm *v = malloc(sizeof(*v));
+	int r = v ? row_get(s, &vm_table, vm_id, v, err) : err_set(err, -ENOMEM, "out of memory");
+
+	if (r == -ENOENT || (r == 0 && !*v->info.account))
+		return 0;
+	return r < 0 ? r
+	             : publish_vm_as(s, "vm.changed", /* quiet= */ true, &v->info, "", NULL, err);
 }
 
 /* ---- snapshots and builds ---- */
@@ -365,7 +418,7 @@ static const char *snapshot_type(const struct store_snapshot *old, const struct 
 	if (now->info.deleted)
 		return "snapshot.deleted";
 	if (old && old->info.state == now->info.state)
-		return NULL;
+		return strcmp(old->info.name, now->info.name) != 0 ? "snapshot.changed" : NULL;
 	switch (now->info.state) {
 	case SNAPSHOT_READY:
 		return "snapshot.created";
@@ -373,6 +426,8 @@ static const char *snapshot_type(const struct store_snapshot *old, const struct 
 		return "snapshot.failed";
 	case SNAPSHOT_LOST:
 		return "snapshot.lost";
+	case SNAPSHOT_BUILDING:
+		return "snapshot.started";
 	default:
 		return NULL;
 	}
@@ -388,10 +443,12 @@ int outbox_snapshot_locked(struct store *s, const struct store_snapshot *old,
 		           .subject = *i->source_vm ? i->source_vm : i->id,
 		           .vm = i->source_vm,
 		           .member = "snapshot" };
-	int r = e.type && *i->account ? hooks_any_locked(s, err) : 0;
+	int r = 0;
 
-	if (r <= 0 || (r = event_notes(s, &e, err)) < 0)
+	if (!e.type || !*i->account || (r = event_notes(s, &e, err)) < 0)
 		return r;
+	e.quiet =
+	        strcmp(e.type, "snapshot.started") == 0 || strcmp(e.type, "snapshot.changed") == 0;
 	e.about = json_pack(
 	        "{s:s, s:o, s:s, s:o, s:o, s:o, s:o}", "id", i->id, "name", text_or_null(i->name),
 	        "state", i->deleted ? "deleted" : snapshot_words[i->state], "reason",
@@ -404,7 +461,10 @@ static int publish_build(struct store *s, const struct store_build *b, enum buil
                          const char *failure, struct err *err)
 {
 	AUTO(event_done)
-	struct event e = { .type = state == BUILD_FAILED ? "build.failed" : "build.succeeded",
+	struct event e = { .type = state == BUILD_FAILED      ? "build.failed"
+		                   : state == BUILD_SUCCEEDED ? "build.succeeded"
+		                                              : "build.started",
+		           .quiet = state != BUILD_FAILED && state != BUILD_SUCCEEDED,
 		           .account = b->account,
 		           .subject = b->id,
 		           .vm = "",
@@ -419,10 +479,10 @@ int outbox_build_locked(struct store *s, const struct store_build *now, struct e
 {
 	bool over = now->state == BUILD_SUCCEEDED || now->state == BUILD_FAILED;
 	autofree struct store_build *old = NULL;
-	int r = over && *now->account ? hooks_any_locked(s, err) : 0;
+	int r;
 
-	if (r <= 0)
-		return r;
+	if (!over || !*now->account)
+		return 0;
 	if (!(old = malloc(sizeof(*old))))
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = row_get(s, &build_table, now->id, old, err)) < 0 || old->state == now->state)
@@ -430,14 +490,32 @@ int outbox_build_locked(struct store *s, const struct store_build *now, struct e
 	return publish_build(s, now, now->state, now->failure, err);
 }
 
+int outbox_started_locked(struct store *s, const struct store_build *b, struct err *err)
+{
+	return *b->account ? publish_build(s, b, b->state, "", err) : 0;
+}
+
+int outbox_phase_locked(struct store *s, const struct store_phase *p, struct err *err)
+{
+	autofree struct store_build *b = malloc(sizeof(*b));
+	int r = b ? row_get(s, &build_table, p->build_id, b, err)
+	          : err_set(err, -ENOMEM, "out of memory");
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return feed_tell_locked(s, b->account, "build.phase", "", "build",
+	                        json_pack("{s:s, s:s, s:s}", "id", b->id, "state",
+	                                  build_state_name(b->state), "phase", p->name),
+	                        err);
+}
+
 int outbox_unfinished_locked(struct store *s, const char *why, struct err *err)
 {
 	autofree void *builds = NULL, *snapshots = NULL;
 	size_t n_builds = 0, n_snapshots = 0;
-	int r = hooks_any_locked(s, err);
+	int r;
 
-	if (r <= 0 ||
-	    (r = row_list(s, &build_table, "WHERE state IN ('pending', 'running')", NULL, 0,
+	if ((r = row_list(s, &build_table, "WHERE state IN ('pending', 'running')", NULL, 0,
 	                  &builds, &n_builds, err)) < 0 ||
 	    (r = row_list(s, &snapshot_table, "WHERE state = 'building'", NULL, 0, &snapshots,
 	                  &n_snapshots, err)) < 0)

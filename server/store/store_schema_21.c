@@ -62,3 +62,34 @@ const char migration_23[] = "CREATE TABLE vm_ports ("
 
 /* What the program behind a name speaks. */
 const char migration_24[] = "ALTER TABLE domain_mappings ADD COLUMN h2c BIGINT NOT NULL DEFAULT 0;";
+
+/* Web sessions; acting: the account that the operator acts as. */
+const char migration_25[] = "CREATE TABLE web_sessions ("
+                            "  id TEXT PRIMARY KEY,"
+                            "  hash TEXT NOT NULL UNIQUE,"
+                            "  account TEXT NOT NULL,"
+                            "  key TEXT NOT NULL,"
+                            "  identity TEXT,"
+                            "  acting TEXT,"
+                            "  created_ms BIGINT NOT NULL,"
+                            "  used_ms BIGINT NOT NULL,"
+                            "  remote TEXT NOT NULL,"
+                            "  client TEXT NOT NULL"
+                            ");"
+                            "CREATE INDEX web_sessions_key ON web_sessions (key);";
+
+/* What happened, by account; and what was dropped of it ("": everybody's). */
+const char migration_26[] = "CREATE TABLE feed ("
+                            "  seq INTEGER PRIMARY KEY AUTOINCREMENT," /* PostgreSQL: BIGSERIAL */
+                            "  account TEXT NOT NULL,"
+                            "  at_ms BIGINT NOT NULL,"
+                            "  type TEXT NOT NULL,"
+                            "  vm TEXT NOT NULL,"
+                            "  body TEXT NOT NULL"
+                            ");"
+                            "CREATE INDEX feed_account ON feed (account, seq);"
+                            "CREATE INDEX feed_at ON feed (at_ms);"
+                            "CREATE TABLE feed_marks ("
+                            "  account TEXT PRIMARY KEY,"
+                            "  seq BIGINT NOT NULL"
+                            ");";

@@ -119,11 +119,12 @@ int store_snapshot_list(struct store *s, const char *account, bool include_delet
 int store_snapshot_rename(struct store *s, const char *id, const char *name, struct err *err)
 {
 	autotx struct tx t = { 0 };
-	struct store_snapshot n;
+	struct store_snapshot n, old;
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
 		return r;
+	old = n;
 	if (n.info.deleted)
 		return row_missing(&snapshot_table, id, err);
 	if (strlen(name) >= sizeof(n.info.name))
@@ -131,7 +132,8 @@ int store_snapshot_rename(struct store *s, const char *id, const char *name, str
 		               sizeof(n.info.name) - 1);
 	snprintf(n.info.name, sizeof(n.info.name), "%s", name);
 	n.info.updated_ms = clock_wall_ms();
-	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+	if ((r = outbox_snapshot_locked(s, &old, &n, err)) < 0 ||
+	    (r = row_update(s, &snapshot_table, &n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -235,8 +235,10 @@ int tx_commit(struct tx *t, struct err *err)
 {
 	int r = tx_word(t->s, "COMMIT", err);
 
-	if (r >= 0)
+	if (r >= 0) {
 		t->open = false;
+		feed_tx_over(t->s, /* committed= */ true);
+	}
 	return r;
 }
 
@@ -247,6 +249,8 @@ void tx_end(struct tx *t) NO_THREAD_SAFETY_ANALYSIS
 	/* After some failures (disk full) SQLite has rolled back by itself. */
 	if (t->open && !sqlite3_get_autocommit(t->s->db))
 		(void)tx_word(t->s, "ROLLBACK", NULL);
+	if (t->open)
+		feed_tx_over(t->s, /* committed= */ false);
 	mutex_unlock(&t->s->lock);
 	t->s = NULL;
 }

@@ -147,6 +147,12 @@ int store_sync_finish(struct store *s, const struct store_sync *y, struct err *e
 	                  "last_ms = CAST($4 AS BIGINT) WHERE hook_hash = $5",
 	                  args, 5, err)) < 0)
 		return r;
+	if (r > 0 &&
+	    (r = feed_tell_locked(s, y->account, "git.sync", "", "sync",
+	                          json_pack("{s:s, s:s, s:s}", "repoId", y->repo, "state",
+	                                    sync_state_words[y->state], "remote", y->remote),
+	                          err)) < 0)
+		return r;
 	return tx_commit(&t, err);
 }
 

@@ -181,6 +181,17 @@ int store_delivery_add(struct store *s, const struct store_delivery *d, struct e
 	return insert(s, &delivery_table, d, err);
 }
 
+static int tell_delivery(struct store *s, const struct store_delivery *d, struct err *err)
+{
+	return feed_tell_locked(s, d->account, "git.delivery", "", "delivery",
+	                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s?}", "id", d->id,
+	                                  "triggerId", d->trigger, "repoId", d->repo, "branch",
+	                                  d->branch, "state", delivery_state_words[d->state],
+	                                  "attempts", (int)d->attempts, "vmId",
+	                                  *d->vm ? d->vm : NULL),
+	                        err);
+}
+
 int store_delivery_put(struct store *s, const struct store_delivery *d, const char *output,
                        struct err *err)
 {
@@ -193,7 +204,7 @@ int store_delivery_put(struct store *s, const struct store_delivery *d, const ch
 	r = row_update(s, &delivery_table, d, err);
 	if (r == -ENOENT)
 		return 0;
-	if (r < 0 ||
+	if (r < 0 || (r = tell_delivery(s, d, err)) < 0 ||
 	    (output && (r = run_text(s, "UPDATE git_deliveries SET output = $1 WHERE id = $2", args,
 	                             2, err)) < 0))
 		return r;

@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "store/store_feed.h"
 #include "vm/vm_internal.h"
 
 static const char *const vm_state_str[] = {
@@ -85,10 +86,21 @@ static void note_exit(struct vm *vm, enum vm_state next)
 	vm->exit_why = NULL;
 }
 
+/* Who follows the account hears of passing states, too; what is saved is told with its row. */
+static void tell_passing(struct vm *vm)
+{
+	const struct vm_info *i = &vm->row.info;
+
+	store_feed_note(vm->m->store, i->account, "vm.state", i->id, "vm",
+	                json_pack("{s:s, s:s?, s:s}", "id", i->id, "name",
+	                          *i->name ? i->name : NULL, "state", vm_state_str[i->state]));
+}
+
 /* What the store knows is the VM's state from here on. */
 static void entered(struct vm *vm, const struct vm_info *now)
 {
 	enum vm_state old = vm->row.info.state, next = now->state;
+	bool again = vm->stored == next; /* back from a passing state */
 
 	vm->row.info = *now;
 	if (state_is_saved(next)) {
@@ -96,6 +108,8 @@ static void entered(struct vm *vm, const struct vm_info *now)
 		note_exit(vm, next);
 	}
 	vm_publish(vm);
+	if (old != next && (!state_is_saved(next) || (!state_is_saved(old) && again)))
+		tell_passing(vm);
 	if (old != next && state_is_saved(next))
 		vm_tell(vm, next == VM_LOST ? EVENT_ERROR : EVENT_INFO, "state: %s",
 		        vm_state_str[next]);

@@ -23,6 +23,8 @@ static json_t *shape_record(const struct audit_record *a)
 	              shape_text(a->identity), "method", a->method, "route", a->route, "target",
 	              shape_text(a->target), "status", (json_int_t)a->status, "code",
 	              shape_text(a->code), "remote", a->remote, "traceId", a->trace);
+	if (j && *a->operator_account)
+		json_object_set_new(j, "operatorAccountId", json_string(a->operator_account));
 	if (j && a->repeated)
 		json_object_set_new(j, "repeated", json_integer((json_int_t)a->repeated));
 	return j;
@@ -59,13 +61,16 @@ static int read_bound(struct request *req, const char *name, int64_t *ret_seq, i
 	               "'%s' must be a record's id or a time like 2026-01-31T12:00:00Z", name);
 }
 
-/* The operator sees all records, or those of accountId; all others their own. */
+/*
+ * The operator sees all records, or those of accountId; all others their own, and so does the
+ * operator who acts as one of them.
+ */
 static int read_account(struct request *req, char ret[ACCOUNT_SIZE], bool *ret_all, struct err *err)
 {
 	autofree char *asked = NULL;
 	int r = request_query(req, "accountId", &asked, err);
 
-	*ret_all = !asked && (who_of(req)->scopes & SCOPE_ADMIN);
+	*ret_all = !asked && (who_of(req)->scopes & SCOPE_ADMIN) && !*who_of(req)->operator_account;
 	return r < 0 ? r : request_account(req, ret, err);
 }
 

@@ -18,6 +18,24 @@ ROUTE(GET, "/auth/v1/background-requests/{request_id}", SCOPE_ACCOUNT, NO_BODY, 
 ROUTE(GET, "/observability/v1/logs", SCOPE_ACCOUNT, NO_BODY, api_logs, 0,
       "Logs of VMs, builds and requests; vmId, buildId, requestId, vmService, search, startTime, endTime, pageSize, pageToken; domain or source=access: requests by name")
 
+/* web sessions */
+ROUTE(POST, "/v1/session", SCOPE_PUBLIC, KIB(4), api_session_open, 0,
+      "Sign in with a browser: credential (API key or access token) becomes a cookie")
+ROUTE(GET, "/v1/session", SCOPE_SELF, NO_BODY, api_session_get, 0,
+      "Who is signed in, until when, and the token for x-pando-csrf")
+ROUTE(DELETE, "/v1/session", SCOPE_SELF, NO_BODY, api_session_end, 0,
+      "Sign out")
+ROUTE(PUT, "/v1/session/account", SCOPE_SELF, KIB(4), api_session_act, 0,
+      "Act as another account, or null: as the own one again; accountId (operator)")
+ROUTE(GET, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_list, 0,
+      "List the web sessions of the account's keys, or of the identity")
+ROUTE(DELETE, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_end_all, 0,
+      "Sign out everywhere: end all of these sessions")
+
+/* its format is in docs/EVENTS.md */
+ROUTE(GET, "/v1/events", SCOPE_SELF, NO_BODY, api_events, 0,
+      "Follow what happens, as server-sent events; after (or Last-Event-ID), types, follow")
+
 /* accounts, keys, audit log */
 ROUTE(POST, "/v1/accounts", SCOPE_ADMIN, KIB(64), api_account_create, 0,
       "Create an account; name, quotas")

@@ -4,8 +4,9 @@
  *
  * The VM is woken and the session found or started before the connection is upgraded, so any
  * failure is an ordinary error; a client that got 101 is attached. The caller is identified by a
- * header or by a ticket in the URL: web pages cannot send headers here, and cookies do not count,
- * so a page without a ticket has no access whatever its origin.
+ * header, by a ticket in the URL, or by the cookie of a session: web pages cannot send headers
+ * here. A ticket works for any page it was given to; the cookie only for pages of this server
+ * (api/cookie.c).
  */
 #include "api/vms/shared.h"
 

@@ -19,7 +19,7 @@ export class ApiError extends Error {
 	}
 	/** The route does not exist on this server (older, or a part that is not built in). */
 	get missing(): boolean {
-		return this.status === 404 && this.code === 'NOT_FOUND_ROUTE' || this.status === 405;
+		return this.status === 405 || this.status === 404 && this.code === 'NOT_FOUND' && this.message.startsWith('there is no route');
 	}
 	get offline(): boolean {
 		return this.code === 'OFFLINE';

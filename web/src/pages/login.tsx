@@ -49,8 +49,8 @@ export default function Login() {
 					<p id="login-error" class="field-error" role="alert">{error}</p>
 					<Button type="submit" kind="primary" busy={busy} disabled={!credential.trim()}>Sign in</Button>
 				</form>
-				<p class="muted small">The key is sent once and not kept in the browser. On the server, this prints one:</p>
-				<Code text="pando keys create dashboard" />
+				<p class="muted small">The key is sent once and not kept in the browser. The server wrote the first one here:</p>
+				<Code text="sudo cat /var/lib/pando/api-key" />
 			</div>
 		</main>
 	);

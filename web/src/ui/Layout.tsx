@@ -16,6 +16,7 @@ import { Button } from './Button';
 import { Dialog } from './Dialog';
 import { Icon, type IconName } from './Icon';
 import { Menu } from './Menu';
+import { Acts } from '../pages/acts';
 import { Palette, paletteOpen, useCommands } from './Palette';
 import { Loaded } from './parts';
 import { Table } from './Table';
@@ -198,6 +199,7 @@ export function Layout({ children, full }: { children: ComponentChildren; full?:
 				<main id="main" tabIndex={-1}>{children}</main>
 			</div>
 			<Palette />
+			<Acts />
 			{shortcutsOpen.value && <Shortcuts />}
 			{accountsOpen.value && <Accounts />}
 		</div>

@@ -27,6 +27,12 @@ export interface PlotProps {
 	legend?: boolean;
 }
 
+function last(u: uPlot): void {
+	const n = u.data[0].length;
+	if (n)
+		u.setLegend({ idx: n - 1 }, false);
+}
+
 export function Plot(p: PlotProps) {
 	const box = useRef<HTMLDivElement>(null);
 	const plot = useRef<uPlot | null>(null);
@@ -65,10 +71,16 @@ export function Plot(p: PlotProps) {
 						return own === null || own === undefined ? '' : p.format(own);
 					} };
 			})],
+			/* Without the mouse over it, the legend shows the last values. */
+			hooks: { setCursor: [(u) => {
+				if (u.cursor.idx === null || u.cursor.idx === undefined)
+					last(u);
+			}] },
 			/* Stacked areas are drawn from the top one down, so that each shows only its own share. */
 			bands: p.series.flatMap((s, i) => s.stacked ? [{ series: [i + 1, i] as [number, number] }] : []),
 		}, data, el);
 		plot.current = u;
+		last(u);
 		const ro = new ResizeObserver(() => u.setSize({ width: Math.max(120, el.clientWidth), height }));
 		ro.observe(el);
 		return () => {
@@ -77,14 +89,19 @@ export function Plot(p: PlotProps) {
 			plot.current = null;
 		};
 	}, [theme, shape, height]);
-	useEffect(() => plot.current?.setData(data), [data]);
-	const last = p.series.map((s) => {
+	useEffect(() => {
+		const u = plot.current;
+		u?.setData(data);
+		if (u && (u.cursor.idx === null || u.cursor.idx === undefined))
+			last(u);
+	}, [data]);
+	const values = p.series.map((s) => {
 		const v = s.values[s.values.length - 1];
 		return `${s.label} ${v === null || v === undefined ? 'unknown' : p.format(v)}`;
 	}).join(', ');
 	const withLegend = p.legend ?? p.series.length > 1;
 	return (
-		<figure class="plot" style={{ minHeight: `${height + (withLegend ? 26 : 0)}px` }} role="img" aria-label={`${p.label}, now: ${last}`}>
+		<figure class="plot" style={{ minHeight: `${height + (withLegend ? 26 : 0)}px` }} role="img" aria-label={`${p.label}, now: ${values}`}>
 			<div ref={box} aria-hidden="true" />
 		</figure>
 	);
