@@ -16,14 +16,14 @@ export interface Route {
 
 export const routes: Route[] = [
 	{ path: '/ui/', title: 'Tree', load: () => import('./pages/tree/Tree'), full: true },
-	{ path: '/ui/vms/:id', title: 'VM', load: () => import('./pages/vm/VmPage') },
-	{ path: '/ui/compare/:a/:b', title: 'Side by side', load: () => import('./pages/fork/Compare') },
-	{ path: '/ui/git', title: 'Git', load: () => import('./pages/git/Repos') },
-	{ path: '/ui/git/:repo', title: 'Repository', load: () => import('./pages/git/RepoPage') },
 	{ path: '/ui/vms', title: 'VMs', load: () => import('./pages/vms') },
 	{ path: '/ui/networks', title: 'Networks', load: () => import('./pages/networks/Networks') },
 	{ path: '/ui/operate', title: 'Operate', load: () => import('./pages/operate/Operate') },
 	{ path: '/ui/settings', title: 'Settings', load: () => import('./pages/settings/Settings') },
 	{ path: '/ui/confirm', title: 'Sign in a program', load: () => import('./pages/confirm') },
 	{ path: '/ui/confirm/:code', title: 'Sign in a program', load: () => import('./pages/confirm') },
+	{ path: '/ui/vms/:id', title: 'VM', load: () => import('./pages/vm/VmPage') },
+	{ path: '/ui/compare/:a/:b', title: 'Side by side', load: () => import('./pages/fork/Compare') },
+	{ path: '/ui/git', title: 'Git', load: () => import('./pages/git/Repos') },
+	{ path: '/ui/git/:repo', title: 'Repository', load: () => import('./pages/git/RepoPage') },
 ];
