@@ -200,8 +200,8 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 /* Entry n takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
-extern const char migration_21[], migration_22[], migration_23[],
-        migration_24[]; /* store_schema_21.c */
+extern const char migration_21[], migration_22[], migration_23[], migration_24[],
+        migration_25[]; /* store_schema_21.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

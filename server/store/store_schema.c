@@ -543,5 +543,6 @@ const char *const store_migrations[] = { migration_1,  migration_2,  migration_3
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
 	                                 migration_17, migration_18, migration_19, migration_20,
-	                                 migration_21, migration_22, migration_23, migration_24 };
+	                                 migration_21, migration_22, migration_23, migration_24,
+	                                 migration_25 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

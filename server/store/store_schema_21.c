@@ -62,3 +62,9 @@ const char migration_23[] = "CREATE TABLE vm_ports ("
 
 /* What the program behind a name speaks. */
 const char migration_24[] = "ALTER TABLE domain_mappings ADD COLUMN h2c BIGINT NOT NULL DEFAULT 0;";
+
+/* The same, now that there is a third: TLS, passed on as it is. */
+const char migration_25[] =
+        "ALTER TABLE domain_mappings ADD COLUMN speaks BIGINT NOT NULL DEFAULT 0;"
+        "UPDATE domain_mappings SET speaks = h2c;"
+        "ALTER TABLE domain_mappings DROP COLUMN h2c;";
