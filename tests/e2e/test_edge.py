@@ -385,7 +385,7 @@ class PassedOn(EdgeBase):
         s = self.s
         self.assertEqual(s.sh(self.vm, ASK_OWN.format(self.host)), "own /")
         other = s.create()
-        s.api("PUT", f"/v1/vms/{other}/files/%2Froot%2Fown.crt", {"content": s.sh(self.vm, "cat /root/own.crt") + "\\n"})
+        s.api("PUT", f"/v1/vms/{other}/files/%2Froot%2Fown.crt", {"content": s.sh(self.vm, "cat /root/own.crt") + "\n"})
         s.post(self.vm, "suspend")
         self.assertEqual(s.sh(other, ASK_OWN.format(self.host), timeout_ms=120000), "own /")
         wait_for("a line of the access log", lambda: [x for x in self.lines() if x["clientIsVm"] and x["wokeVm"]], 30)
