@@ -234,7 +234,9 @@ static const struct cli_verb verbs[] = {
 	  map,
 	  { { "port", "PORT", "the VM's port; default 3000", 'p', CLI_NUMBER, .min = 1,
 	      .max = 65535 },
-	    { "protocol", "NAME", "what it speaks there: http1 (default), or h2c for gRPC" } },
+	    { "protocol", "NAME",
+	      "what it speaks there: http1 (default), h2c for gRPC, tls: it has its own "
+	      "certificate" } },
 	  .about = "A name below the server's base domain or style.dev needs no verification; any "
 	           "other must be at or below a verified domain. A name that is already mapped "
 	           "moves to the new port.",

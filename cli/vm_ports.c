@@ -50,8 +50,8 @@ static int map(struct cli *c, const struct cli_args *a)
 		return CLI_REFUSED;
 	path = cli_path(c, "/v1/vms/%s/ports", vm);
 	body = json_pack("{s:I}", "targetPort", (json_int_t)target);
-	if (a->opt[1])
-		json_object_set_new(body, "protocol", json_string("udp"));
+	if (a->opt[1] || a->opt[2])
+		json_object_set_new(body, "protocol", json_string(a->opt[1] ? "udp" : "tls"));
 	if (a->opt[0])
 		json_object_set_new(body, "port", json_integer(a->num[0]));
 	r = cli_call(c, "POST", path, body, &reply);
@@ -81,9 +81,11 @@ static const struct cli_verb verbs[] = {
 	{ "ports", "VM", "list the server's ports that lead to this VM", list },
 	{ "port-map", "VM TARGET", "let a port of the server lead to port TARGET of the VM; prints it", map,
 	  { { "port", "PORT", "this one; 443 is the VM's own name; default: a free one", 'p', CLI_NUMBER, .min = 1, .max = 65535 },
-	    { "udp", NULL, "UDP instead of TCP" } },
+	    { "udp", NULL, "UDP instead of TCP" },
+	    { "tls", NULL, "with -p 443: pass TLS on, the VM has its own certificate" } },
 	  .examples = "pando vm port-map db 5432 # a database, from outside\n"
-	              "pando vm port-map web 8080 -p 443 # its own name leads to port 8080\n" },
+	              "pando vm port-map web 8080 -p 443 # its own name leads to port 8080\n"
+	              "pando vm port-map web 8443 -p 443 --tls # the same, TLS as it is\n" },
 	{ "port-unmap", "VM PORT", "unmap a port; 443: the VM's own name leads nowhere", unmap,
 	  { { "udp", NULL, "the one for UDP" } } },
 };

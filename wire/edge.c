@@ -18,6 +18,7 @@
 #define EDGEW_ERRNO_MAX 4095u
 #define EDGEW_WAY_KINDS 3u /* of enum edge_kind */
 #define EDGEW_LOOKS 4u     /* of enum edge_look */
+#define EDGEW_SPEAKS 3u    /* of enum edge_speaks */
 
 struct kind_desc {
 	const char *name;
@@ -61,7 +62,7 @@ static void put_way(struct buf *b, const struct edgew_way *w)
 {
 	buf_put_u8(b, w->kind);
 	buf_put_u8(b, w->look);
-	buf_put_u8(b, w->h2c);
+	buf_put_u8(b, w->speaks);
 	buf_put_u16(b, w->port);
 	buf_put_u32(b, w->tally);
 	buf_put_u32(b, w->names);
@@ -184,7 +185,7 @@ static int get_result(struct rd *c, struct edgew_msg *m)
 static int get_way(struct rd *c, struct edgew_way *w)
 {
 	if (rd_u8(c, &w->kind) < 0 || w->kind >= EDGEW_WAY_KINDS || rd_u8(c, &w->look) < 0 ||
-	    w->look >= EDGEW_LOOKS || rd_u8(c, &w->h2c) < 0 || w->h2c > 1 ||
+	    w->look >= EDGEW_LOOKS || rd_u8(c, &w->speaks) < 0 || w->speaks >= EDGEW_SPEAKS ||
 	    rd_u16(c, &w->port) < 0 || rd_u32(c, &w->tally) < 0 || w->tally >= EDGEW_TALLIES ||
 	    rd_u32(c, &w->names) < 0 || rd_u32(c, &w->vm) < 0 || rd_u64(c, &w->cert) < 0 ||
 	    rd_str(c, w->place, sizeof(w->place)) < 0)

@@ -33,7 +33,7 @@
 struct buf;
 struct err;
 
-#define EDGEW_VERSION 3u
+#define EDGEW_VERSION 4u
 #define EDGEW_FD 3                  /* the control socket in pando-edge */
 #define EDGEW_MSG_MAX (96u << 10)   /* bytes of one packet; fits the default socket buffer */
 #define EDGEW_HOST_SIZE 256         /* of a name, with the NUL */
@@ -110,7 +110,7 @@ enum edgew_kind { EDGEW_KINDS(EDGEW_AS_ENUM) EDGEW_KIND_END };
 struct edgew_way {
 	uint8_t kind;        /* enum edge_kind */
 	uint8_t look;        /* enum edge_look */
-	uint8_t h2c;         /* its program speaks HTTP/2 without TLS */
+	uint8_t speaks;      /* enum edge_speaks */
 	uint16_t port;       /* in the VM; for messages to its visitors */
 	uint32_t tally;      /* the tally of its VM; 0: it has none */
 	uint32_t names, vm;  /* what the first tally and its VM's had counted before it was true */
@@ -159,7 +159,7 @@ struct edgew_line {
 	uint32_t ms;
 	uint32_t tag; /* of base/codes.def: why the edge itself responded; 0: it did not */
 	uint16_t status;
-	uint8_t proto; /* 10, 11, 20 */
+	uint8_t proto; /* 10, 11, 20; 0: TLS, passed on */
 	uint8_t flags; /* enum edgew_line_flag */
 	char host[EDGEW_HOST_SIZE];
 	char place[ID_SIZE]; /* where the name led then */

@@ -56,7 +56,7 @@ int edgew_line_next(struct edgew_blob *v, struct edgew_line *ret)
 	if (rd_u64(&c, &ret->at_ms) < 0 || rd_u64(&c, &ret->in) < 0 || rd_u64(&c, &ret->out) < 0 ||
 	    rd_u32(&c, &ret->ms) < 0 || rd_u32(&c, &ret->tag) < 0 || ret->tag >= ERR_CODE_MAX ||
 	    rd_u16(&c, &ret->status) < 0 || ret->status > 999 || rd_u8(&c, &ret->proto) < 0 ||
-	    (ret->proto != 10 && ret->proto != 11 && ret->proto != 20) ||
+	    (ret->proto && ret->proto != 10 && ret->proto != 11 && ret->proto != 20) ||
 	    rd_u8(&c, &ret->flags) < 0 || ret->flags > EDGEW_LINE_FLAGS ||
 	    get_text(&c, ret->host, sizeof(ret->host)) < 0 || !edgew_host_valid(ret->host) ||
 	    get_text(&c, ret->place, sizeof(ret->place)) < 0 ||

@@ -115,7 +115,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 	if (r) {
 		*ret = (struct domains_way){ .port = (uint16_t)r->m.port,
 			                     .custom = *r->m.ownership != '\0',
-			                     .h2c = r->m.h2c,
+			                     .speaks = (enum domain_speaks)r->m.speaks,
 			                     .wild = *r->m.domain == '*' };
 		memcpy(ret->account, r->m.account, sizeof(ret->account));
 		memcpy(ret->vm, r->m.vm, sizeof(ret->vm));
@@ -135,7 +135,7 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
 	for (size_t i = 0; v && i < d->n; i++) {
 		const struct store_mapping *m = &d->rows[i].m;
 
-		if (vm ? strcmp(m->vm, vm) == 0 : *m->ownership != '\0')
+		if (vm ? strcmp(m->vm, vm) == 0 : *m->ownership && m->speaks != DOMAIN_TLS)
 			memcpy(v[n++], m->domain, sizeof(*v));
 	}
 	rwlock_unlock(&d->lock);
@@ -319,9 +319,10 @@ int domains_may_map(struct domains *d, const char *account, const char *domain, 
 }
 
 static int map_name(struct domains *d, const char *account, const char *domain, const char *vm,
-                    uint32_t port, bool h2c, struct store_mapping *ret, struct err *err)
+                    uint32_t port, enum domain_speaks speaks, struct store_mapping *ret,
+                    struct err *err)
 {
-	struct store_mapping m = { .port = port, .h2c = h2c, .created_ms = clock_wall_ms() };
+	struct store_mapping m = { .port = port, .speaks = speaks, .created_ms = clock_wall_ms() };
 	int r;
 
 	if (port < 1 || port > 65535)
@@ -341,9 +342,10 @@ static int map_name(struct domains *d, const char *account, const char *domain, 
 }
 
 int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
-                uint32_t port, bool h2c, struct store_mapping *ret, struct err *err)
+                uint32_t port, enum domain_speaks speaks, struct store_mapping *ret,
+                struct err *err)
 {
-	int r = map_name(d, account, domain, vm, port, h2c, ret, err);
+	int r = map_name(d, account, domain, vm, port, speaks, ret, err);
 
 	if (r >= 0 && d->mapped)
 		d->mapped(d->ctx);
@@ -358,7 +360,7 @@ int domains_map_new(struct domains *d, const char *account, const struct domain_
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = domains_map(d, account, w[i].domain, vm, w[i].port, w[i].h2c, &m, err);
+		r = domains_map(d, account, w[i].domain, vm, w[i].port, w[i].speaks, &m, err);
 	if (r < 0 && vmm_delete(d->vmm, account, vm, NULL, &drop) < 0)
 		log_obj(LOG_LV_WARN, "vm", vm, "has not all of its names, cannot be deleted: %s",
 		        drop.msg);

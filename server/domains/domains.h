@@ -54,12 +54,13 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
 /* May the account map that name, as far as can be told beforehand? */
 int domains_may_map(struct domains *d, const char *account, const char *domain, struct err *err);
 int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
-                uint32_t port, bool h2c, struct store_mapping *ret, struct err *err);
+                uint32_t port, enum domain_speaks speaks, struct store_mapping *ret,
+                struct err *err);
 /* Names for a VM that was just created: all of them, or the VM is deleted. */
 struct domain_wish {
 	char domain[DOMAIN_SIZE];
 	uint32_t port;
-	bool h2c;
+	enum domain_speaks speaks;
 };
 int domains_map_new(struct domains *d, const char *account, const struct domain_wish *w, size_t n,
                     const char *vm, struct err *err);
@@ -74,12 +75,13 @@ struct domains_way {
 	char vm[ID_SIZE];
 	uint16_t port;
 	bool custom; /* below a verified domain, not a preview name */
-	bool h2c;    /* HTTP/2 without TLS is spoken there */
 	bool wild;   /* by the mapping of "*" in place of its first label */
+	enum domain_speaks speaks;
 };
 /* name: lower case. -ENOENT. */
 int domains_route(struct domains *d, const char *name, struct domains_way *ret);
-/* Names that lead to a VM, and all custom ones (vm NULL). Caller frees *ret. */
+/* Names that lead to a VM, or (vm NULL) all custom ones that need a certificate of this server.
+ * Caller frees *ret. */
 int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], size_t *ret_n,
                   struct err *err);
 /* Reads the table from the store again, after a VM was deleted. */

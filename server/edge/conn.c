@@ -197,7 +197,7 @@ static int handshake(struct conn *c)
 	unsigned n = 0;
 	int r = tls_handshake(c);
 
-	if (r != 1)
+	if (r != 1 || c->raw)
 		return r;
 	c->shaken = true;
 	c->deadline = c->w->now + c->w->e->conf.keep_ms;
@@ -252,7 +252,7 @@ void conn_run(struct conn *c)
 			worker_again(c->w, c);
 			return;
 		}
-		if (!(c->h2 ? h2_run(c) : h1_run(c)))
+		if (!(c->h2 ? h2_run(c) : c->raw ? raw_run(c) : h1_run(c)))
 			break;
 	}
 	if (c->dead)

@@ -28,13 +28,21 @@ enum edge_kind {
 	EDGE_ADDR, /* a server of our own, always the same one: the API */
 };
 
+/* In what the program there is spoken to. */
+enum edge_speaks {
+	EDGE_HTTP1,
+	EDGE_H2C, /* HTTP/2 without TLS */
+	EDGE_TLS, /* TLS, as the client sends it: nothing of it is read here but the first message
+	           */
+};
+
 struct edge_target {
 	enum edge_kind kind;
 	char host[EDGE_HOST_SIZE]; /* the name as it was looked up; set by the edge */
 	char vm[ID_SIZE];          /* any text that tells VMs apart */
 	char instance[ID_SIZE];    /* of the machine, once known; see edge_ended() */
 	uint16_t port;
-	bool h2c;          /* it speaks HTTP/2 there, without TLS */
+	bool h2c, raw;     /* EDGE_H2C, EDGE_TLS; neither: EDGE_HTTP1 */
 	unsigned fresh_ms; /* set by ops->open(): how long its programs may still be starting */
 	/* EDGE_ADDR: a field ("Name: value\r\n") by which it knows our requests; outlives the edge.
 	 * NULL: none */
@@ -55,7 +63,7 @@ struct edge_line {
 	const char *method, *path, *client; /* the path is without its query, and may be cut */
 	uint64_t in, out;                   /* bytes of the bodies */
 	unsigned ms, status;                /* status 0: there was no response */
-	unsigned proto;                     /* 10, 11, 20 */
+	unsigned proto;                     /* 10, 11, 20; 0: a TLS connection, passed on */
 	unsigned code;                      /* enum err_code: the edge itself responded */
 	bool tls, woke, guest;
 	bool left; /* the client did not wait for the end, or did not take it */

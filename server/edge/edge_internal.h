@@ -47,13 +47,14 @@
 #define EDGE_RETRY_STEP_MS 10  /* least time between two searches for exchanges to retry */
 #define EDGE_LOG_MS 100        /* lines of the access log wait for so long, to go together */
 #define EDGE_TICK_MS 500       /* precision of deadlines */
-#define EDGE_DISCARD_MAX                                                                 \
-	(256u << 10)          /* of a refused body, so that the client sees the response \
-	                       */
-#define EDGE_ID_BUCKETS 4096u /* to find an exchange by its id */
-#define EDGE_HOPS_MAX 8       /* from guest to guest, then it is a loop */
-#define EDGE_PATH_MAX 256u    /* bytes of a path in the access log */
-#define EDGE_H2_STREAMS 100   /* at a time, of one connection */
+#define EDGE_DISCARD_MAX                                                                      \
+	(256u << 10)               /* of a refused body, so that the client sees the response \
+	                            */
+#define EDGE_HELLO_MAX (32u << 10) /* bytes kept until the client has said which name it wants */
+#define EDGE_ID_BUCKETS 4096u      /* to find an exchange by its id */
+#define EDGE_HOPS_MAX 8            /* from guest to guest, then it is a loop */
+#define EDGE_PATH_MAX 256u         /* bytes of a path in the access log */
+#define EDGE_H2_STREAMS 100        /* at a time, of one connection */
 #define EDGE_H2_RESETS_MAX \
 	200 /* streams reset by the client or by its fault, beyond answered ones */
 #define EDGE_H2_HELD_MAX (1u << 20)        /* response bytes held for a connection; beyond that, */
@@ -129,6 +130,7 @@ struct xchg {
 	char path[EDGE_PATH_MAX + 1]; /* for the access log */
 	bool is_head, upgrade, http10, expect_100, wants_html;
 	bool again_ok;            /* may be sent twice */
+	bool raw;                 /* no HTTP: raw.c */
 	bool te_trailers;         /* the client takes trailers */
 	bool grpc;                /* and wants to be told of errors as gRPC does */
 	struct ebuf req_trailers; /* lines "name: value\r\n" */
@@ -182,6 +184,9 @@ struct conn {
 	SSL *ssl;    /* owned; NULL: plain */
 	bool shaken; /* the handshake is done, or none is needed */
 	bool tls;
+	bool hello; /* TLS: the name is known, and what came before it is kept no longer */
+	bool raw;   /* passed on as it is; c->ssl is NULL then */
+	bool shut;  /* raw: we send no more */
 	enum cert_state cert;
 	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
 	char peer[48];
@@ -291,7 +296,8 @@ struct worker {
 	uint64_t log_at;     /* when lines of the access log go out; UINT64_MAX: there are none */
 	struct h1_head head; /* scratch */
 	uint8_t scratch[16u << 10];
-	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
+	char hello[H1_HOST_MAX + 1]; /* scratch: the name that let_go() is for */
+	uint8_t cork[EDGE_CORK];     /* records of the connection that is being written */
 	size_t cork_len;
 	struct mutex lock;
 	struct opened *opened GUARDED_BY(lock);
@@ -343,7 +349,7 @@ int tls_open(struct conn *c);
 /* As conn_read() and conn_flush(). */
 int tls_read(struct conn *c, uint8_t *p, size_t n);
 int tls_flush(struct conn *c);
-/* 1: done, 0: not yet, -1: broken. */
+/* 1: done, 0: not yet, -1: broken. It may have become a connection that is passed on (raw). */
 int tls_handshake(struct conn *c);
 /* The certificate this connection waits for is there, or will not come: the handshake can go on. */
 void tls_cert_over(struct conn *c, bool ok);
@@ -371,6 +377,14 @@ bool conn_arrived(const struct conn *c);
 uint64_t conn_stall_ms(const struct conn *c);
 /* Writes from c->out: bytes, 0: none now, -1: broken. */
 int conn_flush(struct conn *c);
+
+/* ---- raw.c: TLS that its VM ends ---- */
+/* c->in is what the client has sent so far. */
+void raw_begin(struct conn *c, const char *name);
+bool raw_run(struct conn *c); /* true: something moved */
+void raw_connected(struct up *u);
+/* Tells the client, if that is still possible, and ends. */
+void raw_refuse(struct xchg *x);
 
 /* ---- h1_conn.c, h2_conn.c: the client's side of an exchange ---- */
 bool h1_run(struct conn *c); /* true: something moved */

@@ -50,7 +50,8 @@ void line_end(const struct xchg *x)
 		               .out = x->bytes_out,
 		               .ms = (unsigned)(w->now - x->since),
 		               .status = x->status,
-		               .proto = x->c->h2    ? 20
+		               .proto = x->raw      ? 0
+		                        : x->c->h2  ? 20
 		                        : x->http10 ? 10
 		                                    : 11,
 		               .code = x->code,

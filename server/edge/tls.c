@@ -4,7 +4,9 @@
  *
  * Theory of operation: the certificate is chosen when the client has said which name it wants. One
  * that is not in memory is requested from the mint; OpenSSL suspends the handshake until on_cert()
- * is called again (SSL_ERROR_WANT_X509_LOOKUP), while the connection's deadline runs. Between
+ * is called again (SSL_ERROR_WANT_X509_LOOKUP), while the connection's deadline runs. What a client
+ * sends before that name is known is kept, because the name may lead to a program that speaks TLS
+ * itself: it gets every byte from the first (raw.c). Between
  * OpenSSL and the socket stands a BIO of our own, for two reasons. It knows when a read has emptied
  * the socket, which saves a call that would only return EAGAIN. And it collects the records of one
  * response in a buffer of the worker ("cork") and sends them with one call; what the socket has no
@@ -33,6 +35,60 @@ static int wanted_name(const SSL *ssl, char ret[H1_HOST_MAX + 1])
 		ret[n] = (char)tolower((unsigned char)sni[n]);
 	ret[n] = '\0';
 	return sni[n] || (n && !h1_host_name(ret, n)) ? -EBADMSG : 0;
+}
+
+/* ---- names that lead to programs with their own certificate ---- */
+
+/* The one host name of a server_name extension, in lower case; false: it is not as it should be,
+ * which OpenSSL will say. */
+static bool hello_name(SSL *ssl, char ret[H1_HOST_MAX + 1])
+{
+	const unsigned char *p;
+	size_t n;
+
+	if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &p, &n) != 1)
+		return false;
+	/* length of the list, type, length of the name */
+	if (n < 6 || (size_t)(p[0] << 8 | p[1]) != n - 2 || p[2] != TLSEXT_NAMETYPE_host_name ||
+	    (size_t)(p[3] << 8 | p[4]) != n - 5 || n - 5 > H1_HOST_MAX)
+		return false;
+	for (size_t i = 0; i < n - 5; i++)
+		ret[i] = (char)tolower(p[5 + i]);
+	ret[n - 5] = '\0';
+	return h1_host_name(ret, n - 5);
+}
+
+/* Of the first message. It stops here if somebody else is to answer it: see tls_handshake(). */
+static int on_hello(SSL *ssl, int *alert, void *arg)
+{
+	struct edge *e = arg;
+	struct conn *c = SSL_get_app_data(ssl);
+	char sent[H1_HOST_MAX + 1], name[EDGE_HOST_SIZE];
+	struct edge_target t;
+
+	if (c->hello)
+		return SSL_CLIENT_HELLO_SUCCESS;
+	c->hello = true;
+	if (hello_name(ssl, sent)) {
+		conn_asks(c, sent, name);
+		e->ops.route(e->ops.ctx, name, &t);
+		c->raw = t.kind == EDGE_VM && t.raw;
+	}
+	if (c->raw && c->in.len < EDGE_HELLO_MAX) {
+		memcpy(c->w->hello, sent, sizeof(sent));
+		return SSL_CLIENT_HELLO_RETRY;
+	}
+	ebuf_done(&c->in);
+	*alert = SSL_AD_INTERNAL_ERROR; /* there may be more of it than was kept */
+	return c->raw ? SSL_CLIENT_HELLO_ERROR : SSL_CLIENT_HELLO_SUCCESS;
+}
+
+/* OpenSSL is not needed any more. */
+static void let_go(struct conn *c)
+{
+	SSL_free(TAKE_PTR(c->ssl));
+	c->shaken = true;
+	raw_begin(c, c->w->hello);
 }
 
 /* 1: go on, 0: fail with an alert, -1: call again. */
@@ -92,6 +148,8 @@ static int bio_read(BIO *b, char *p, int n)
 		BIO_set_retry_read(b);
 		return -1;
 	}
+	if (!c->hello && c->in.len < EDGE_HELLO_MAX)
+		n = MIN(n, (int)(EDGE_HELLO_MAX - c->in.len));
 	do
 		r = recv(c->io.fd, p, (size_t)n, 0);
 	while (r < 0 && errno == EINTR);
@@ -101,6 +159,8 @@ static int bio_read(BIO *b, char *p, int n)
 	} else if (r > 0 && r < n && !c->io.ended) {
 		c->io.readable = false;
 	}
+	if (r > 0 && !c->hello && c->in.len < EDGE_HELLO_MAX && ebuf_put(&c->in, p, (size_t)r) < 0)
+		return -1;
 	return (int)r;
 }
 
@@ -215,6 +275,10 @@ int tls_handshake(struct conn *c)
 		return c->io.ended ? -1 : 0; /* the client has left */
 	ERR_clear_error();
 	r = SSL_do_handshake(c->ssl);
+	if (r != 1 && SSL_get_error(c->ssl, r) == SSL_ERROR_WANT_CLIENT_HELLO_CB) {
+		let_go(c);
+		return c->dead ? -1 : 1;
+	}
 	return r == 1 ? 1 : result(c, r);
 }
 
@@ -274,6 +338,7 @@ int tls_new(struct edge *e, struct err *err)
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets only: no memory */
 	SSL_CTX_set_read_ahead(ctx, 1);
 	SSL_CTX_set_default_read_buffer_len(ctx, 32u << 10);
+	SSL_CTX_set_client_hello_cb(ctx, on_hello, e);
 	SSL_CTX_set_cert_cb(ctx, on_cert, e);
 	SSL_CTX_set_alpn_select_cb(ctx, on_alpn, e);
 	return 0;

@@ -328,6 +328,8 @@ static bool connect_over(struct up *u)
 	u->io.ended = false;
 	x->state = X_ACTIVE;
 	x->moved_ms = u->w->now;
+	if (x->raw)
+		raw_connected(u);
 	xchg_wait(x, false);
 	return true;
 }
@@ -424,7 +426,7 @@ bool up_run(struct up *u)
 		moved |= take_answer(u);
 	if (!u->dead && u->x && u->state == UP_BODY)
 		moved |= pass_answer(u);
-	if (!u->dead && u->x && u->eof)
+	if (!u->dead && u->x && u->eof && !u->x->raw)
 		moved |= at_eof(u);
 	return moved;
 }

@@ -167,7 +167,9 @@ void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char
 	x->state = X_LOCAL;
 	x->code = code;
 	atomic_fetch_add_explicit(&x->c->w->e->refused, 1, memory_order_relaxed);
-	if (x->grpc && x->c->h2 && !x->resp_begun)
+	if (x->raw)
+		raw_refuse(x);
+	else if (x->grpc && x->c->h2 && !x->resp_begun)
 		answer_grpc(x, status, text ? text : title);
 	else if (x->resp_begun ||
 	         page_make(x, status, code, title, text ? text : "", &body, &type) < 0)
@@ -296,6 +298,12 @@ static void find_way(struct xchg *x, bool pool)
 
 	if (x->t.kind == EDGE_NOWHERE) {
 		refuse_unmapped(x);
+		return;
+	}
+	if (x->t.raw != x->raw) {
+		xchg_refuse(x, 421, ERR_MISDIRECTED, "This name is not for HTTP here",
+		            "It is mapped with the protocol tls: connections for it go to the VM "
+		            "as they are. Use https, and one connection for each name.");
 		return;
 	}
 	if (x->t.h2c && x->upgrade) {

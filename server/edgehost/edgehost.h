@@ -26,7 +26,7 @@ struct edgehost_way {
 	enum edge_look look;
 	char vm[ID_SIZE], instance[ID_SIZE];
 	uint16_t port;
-	bool h2c;          /* HTTP/2 without TLS is spoken there */
+	enum edge_speaks speaks;
 	unsigned fresh_ms; /* of open() only: how long its programs may still be starting */
 	uint64_t cert; /* number of its certificate, which never changes; 0: cert() has to get it */
 };

@@ -116,7 +116,7 @@ void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way
 		                   .look = (uint8_t)w->look,
 		                   .port = w->port,
 		                   .cert = w->cert,
-		                   .h2c = w->h2c };
+		                   .speaks = (uint8_t)w->speaks };
 	if (w->kind != EDGE_VM)
 		return;
 	ret->tally = tally_of(h, w->vm);

@@ -105,7 +105,8 @@ static void set_target(const struct ways *w, const struct edgew_way *way, struct
 {
 	t->kind = (enum edge_kind)way->kind;
 	t->port = way->port;
-	t->h2c = way->h2c;
+	t->h2c = way->speaks == EDGE_H2C;
+	t->raw = way->speaks == EDGE_TLS;
 	t->field = t->kind == EDGE_ADDR && *w->field ? w->field : NULL;
 	memcpy(t->vm, way->place, sizeof(t->vm));
 	memcpy(t->instance, way->instance, sizeof(t->instance));

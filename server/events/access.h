@@ -30,7 +30,7 @@ struct access_line {
 	uint64_t in, out;
 	uint32_t ms;
 	uint16_t status; /* 0: no response */
-	uint8_t proto;   /* 10, 11, 20 */
+	uint8_t proto;   /* 10, 11, 20; 0: a TLS connection, passed on as it was */
 	bool tls, woke, guest;
 	char host[ACCESS_NAME_SIZE];
 	char vm[ID_SIZE];
@@ -49,6 +49,8 @@ void access_add(struct access *a, const char *account, const char *name,
 /* Of an account that is deleted. */
 void access_forget(struct access *a, const char *account);
 /* "203.0.113.9 GET app.example.org/x HTTP/2 200, 0 B in, 12 B out, 3 ms" */
+/* "HTTP/2" */
+const char *access_protocol(const struct access_line *l);
 #define ACCESS_TEXT_SIZE 1024
 void access_text(const struct access_line *l, char ret[ACCESS_TEXT_SIZE]);
 /* Path as it is kept: printable, cut to what fits. */

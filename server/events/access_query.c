@@ -51,21 +51,24 @@ void access_read_rec(const struct ring *r, size_t at, const struct rec *rec,
 	snprintf(ret->vm, sizeof(ret->vm), "%s", r->vm);
 }
 
+const char *access_protocol(const struct access_line *l)
+{
+	return l->proto == 20   ? "HTTP/2"
+	       : l->proto == 11 ? "HTTP/1.1"
+	       : l->proto == 10 ? "HTTP/1.0"
+	                        : "TLS";
+}
+
 void access_text(const struct access_line *l, char ret[ACCESS_TEXT_SIZE])
 {
-	static const char *const protos[] = { "HTTP/1.0", "HTTP/1.1", "HTTP/2" };
 	char status[8] = "-";
 
 	if (l->status)
 		snprintf(status, sizeof(status), "%u", l->status);
 	snprintf(ret, ACCESS_TEXT_SIZE,
 	         "%s %s %s%s %s %s, %" PRIu64 " B in, %" PRIu64 " B out, %" PRIu32 " ms%s%s%s",
-	         l->client, l->method, l->host, l->path,
-	         protos[l->proto == 20   ? 2
-	                : l->proto == 11 ? 1
-	                                 : 0],
-	         status, l->in, l->out, l->ms, l->woke ? ", woke the VM" : "",
-	         *l->error ? ", " : "", l->error);
+	         l->client, l->method, l->host, l->path, access_protocol(l), status, l->in, l->out,
+	         l->ms, l->woke ? ", woke the VM" : "", *l->error ? ", " : "", l->error);
 }
 
 struct cursor {

@@ -42,6 +42,8 @@
 #define EDGE_FIELD "X-Pando-Edge: "
 #define CONNECT_MS 20 /* for a port to answer or refuse; then it goes on without us */
 
+_Static_assert((int)DOMAIN_H2C == EDGE_H2C && (int)DOMAIN_TLS == EDGE_TLS, "one numbering");
+
 struct front {
 	const struct conf *conf; /* weak, these five */
 	struct store *store;
@@ -86,16 +88,17 @@ static bool own_name(const struct front *f, const char *host)
 static bool vm_name(const struct front *f, const char *host, struct domains_way *ret)
 {
 	const char *dot = strchr(host, '.');
-	struct err none = { 0 };
+	bool tls = false;
 
 	if (!dot || dot - host != ID_LEN ||
 	    (strcmp(dot + 1, f->conf->domain) != 0 && strcmp(dot + 1, DOMAINS_PREVIEW) != 0))
 		return false;
 	snprintf(ret->vm, sizeof(ret->vm), "%.*s", ID_LEN, host);
 	ret->port = DOMAINS_VM_PORT;
-	if (f->ports && ports_name(f->ports, ret->vm, &ret->port) && !ret->port)
+	if (f->ports && ports_name(f->ports, ret->vm, &ret->port, &tls) && !ret->port)
 		return false;
-	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, &none) == 0;
+	ret->speaks = tls ? DOMAIN_TLS : DOMAIN_HTTP1;
+	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, NULL) == 0;
 }
 
 /* Where a name leads for everybody; the account it belongs to, if it is a VM's. */
@@ -111,7 +114,7 @@ static void find_public(struct front *f, const char *host, struct edgehost_way *
 	} else if (mapped || vm_name(f, host, &way)) {
 		ret->kind = EDGE_VM;
 		ret->port = way.port;
-		ret->h2c = way.h2c;
+		ret->speaks = (enum edge_speaks)way.speaks;
 		memcpy(ret->vm, way.vm, sizeof(ret->vm));
 		snprintf(account, ACCOUNT_SIZE, "%s", way.account);
 	}
@@ -157,11 +160,10 @@ static void way(void *ctx, const char *host, struct edgehost_way *ret)
 static void look(void *ctx, struct edgehost_way *w)
 {
 	struct front *f = ctx;
-	struct err none = { 0 };
 	struct vm_info v;
 
 	w->look = EDGE_GONE;
-	if (vmm_get(f->vmm, NULL, w->vm, &v, &none) < 0)
+	if (vmm_get(f->vmm, NULL, w->vm, &v, NULL) < 0)
 		return;
 	memcpy(w->instance, v.instance, sizeof(w->instance));
 	switch (v.state) {
@@ -186,7 +188,6 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
 	struct vm_socket s = { .fd = -1 };
 	char account[ACCOUNT_SIZE];
-	struct err none = { 0 };
 	int r;
 
 	find(f, host, ret, account);
@@ -196,7 +197,7 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 		return err_set(err, -ENOENT, "'%s' leads nowhere", host);
 	r = vmm_socket(f->vmm, account, ret->vm, &s, err);
 	if (r == -ENOENT)
-		domains_reload(f->domains, &none); /* its names were deleted with it */
+		domains_reload(f->domains, NULL); /* its names were deleted with it */
 	if (r < 0)
 		return r;
 	autofd int fd = s.fd;
@@ -413,7 +414,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 {
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
-	struct domains_conf dc = { .base = conf->domain, .resolver = conf->resolver };
+	struct domains_conf dc = { .base = conf->domain, .resolver = conf->resolver, .ctx = f };
 	unsigned char raw[32];
 	char dir[300], ns[DOMAIN_SIZE];
 	int r;
@@ -442,7 +443,6 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	dc.zones = f->zones;
 	dc.mapped = names_mapped;
 	dc.changed = names_changed;
-	dc.ctx = f;
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open_sealed(dir, suffixes, ARRAY_SIZE(suffixes), store_secrets(store),
 	                           &f->certs, err)) < 0 ||

@@ -149,11 +149,15 @@ static int reload(struct ports *p, struct err *err) REQUIRES(&p->change)
 int ports_check(struct ports *p, const char *protocol, uint32_t port, uint32_t target,
                 struct err *err)
 {
-	bool udp = strcmp(protocol, "udp") == 0;
+	bool udp = strcmp(protocol, "udp") == 0, tls = strcmp(protocol, "tls") == 0;
 
-	if (!udp && strcmp(protocol, "tcp") != 0)
+	if (!udp && !tls && strcmp(protocol, "tcp") != 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-		               "'protocol' must be \"tcp\" or \"udp\"");
+		               "'protocol' must be \"tcp\", \"udp\", or \"tls\" with port 443");
+	if (tls && port != PORTS_OWN_NAME)
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
+		               "\"tls\" is for port 443, the VM's own name: other ports are told "
+		               "apart by their number, so map this one as \"tcp\"");
 	if (udp && port == PORTS_OWN_NAME)
 		return err_tag(
 		        err, -EINVAL, ERR_INVALID_PARAMETERS,
@@ -316,13 +320,14 @@ int ports_list(struct ports *p, const char *vm, struct port_info **ret, size_t *
 	return 0;
 }
 
-int ports_name(struct ports *p, const char *vm, uint16_t *ret_port)
+int ports_name(struct ports *p, const char *vm, uint16_t *ret_port, bool *ret_tls)
 {
 	LOCK_SCOPE(&p->lock);
 	for (size_t i = 0; i < p->n; i++)
 		if (p->entries[i].row.port == PORTS_OWN_NAME &&
 		    strcmp(p->entries[i].row.vm, vm) == 0) {
 			*ret_port = (uint16_t)p->entries[i].row.target;
+			*ret_tls = strcmp(p->entries[i].row.protocol, "tls") == 0;
 			return 1;
 		}
 	return 0;

@@ -52,8 +52,9 @@ int ports_list(struct ports *p, const char *vm, struct port_info **ret, size_t *
                struct err *err);
 /* Reads the table from the store again, after VMs were forked; their names are known then. */
 void ports_refresh(struct ports *p);
-/* Where the VM's own name leads: 1 and the port (0: nowhere), or 0: to the usual one. */
-int ports_name(struct ports *p, const char *vm, uint16_t *ret_port);
+/* Where the VM's own name leads: 1 and the port (0: nowhere), or 0: to the usual one. ret_tls: TLS
+ * is passed on as it is. */
+int ports_name(struct ports *p, const char *vm, uint16_t *ret_port, bool *ret_tls);
 /* "20000-20999", or "" if there is no range. */
 const char *ports_range(const struct ports *p);
 /* 0, or -EINVAL: it is neither "none" nor FIRST-LAST. */

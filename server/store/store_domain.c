@@ -54,7 +54,7 @@ static const struct col mapping_cols[] = {
 	COL_AT(COL_U32, store_mapping, port, "port"),
 	COL_AT(COL_REF, store_mapping, ownership, "ownership"),
 	COL_AT(COL_I64, store_mapping, created_ms, "created_ms"),
-	COL_AT(COL_BOOL, store_mapping, h2c, "h2c"),
+	COL_AT(COL_U32, store_mapping, speaks, "speaks"),
 };
 static const struct table mapping_table = {
 	.name = "domain_mappings",

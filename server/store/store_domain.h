@@ -22,13 +22,19 @@ struct store_domain {
 	int64_t created_ms;
 	bool wildcard; /* a wildcard certificate was requested */
 };
+/* What the program behind a name is spoken to in; kept as a number in the store. */
+enum domain_speaks {
+	DOMAIN_HTTP1,
+	DOMAIN_H2C, /* HTTP/2 without TLS */
+	DOMAIN_TLS, /* TLS, as its client sends it: the VM has the certificate */
+};
 struct store_mapping {
 	char domain[DOMAIN_SIZE];
 	char id[ID_SIZE]; /* "map-..." */
 	char account[ACCOUNT_SIZE];
 	char vm[ID_SIZE];
 	uint32_t port;
-	bool h2c;                /* HTTP/2 without TLS is spoken there, not HTTP/1 */
+	uint32_t speaks;         /* enum domain_speaks */
 	char ownership[ID_SIZE]; /* of the verified domain above it, or "": a preview name */
 	int64_t created_ms;
 };

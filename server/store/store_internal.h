@@ -211,7 +211,7 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
-        migration_26[]; /* store_schema_21.c */
+        migration_26[], migration_27[]; /* store_schema_21.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

@@ -39,8 +39,10 @@ static void bind_key(struct query *q, const struct store_port *p)
 static int delete_locked(struct store *s, const struct store_port *p, struct err *err)
 {
 	autoquery struct query q = { 0 };
-	int r = query_begin(
-	        &q, s, "DELETE FROM vm_ports WHERE vm = $1 AND protocol = $2 AND port = $3", err);
+	int r = query_begin(&q, s,
+	                    "DELETE FROM vm_ports WHERE vm = $1 "
+	                    "AND (protocol = $2 OR port = 443) AND port = $3",
+	                    err);
 
 	if (r < 0)
 		return r;

@@ -17,13 +17,13 @@
 struct store_port {
 	char vm[ID_SIZE];
 	char account[ACCOUNT_SIZE];
-	char protocol[4];      /* "tcp", "udp" */
+	char protocol[4];      /* "tcp", "udp"; of the VM's own name "tcp" (it ends TLS) or "tls" */
 	uint32_t port, target; /* target 0: leads nowhere (the VM's own name only) */
 	int64_t created_ms;
 };
 /*
- * Of a VM that exists; replaces what the VM has for that port. -EEXIST CONFLICT: it is another
- * VM's; -EDQUOT LIMIT_EXCEEDED.
+ * Of a VM that exists; replaces what the VM has for that port, its own name whatever its protocol.
+ * -EEXIST CONFLICT: it is another VM's; -EDQUOT LIMIT_EXCEEDED.
  */
 int store_port_put(struct store *s, const struct store_port *p, struct err *err);
 /* -ENOENT if the VM has no such port. */

@@ -544,5 +544,5 @@ const char *const store_migrations[] = { migration_1,  migration_2,  migration_3
 	                                 migration_13, migration_14, migration_15, migration_16,
 	                                 migration_17, migration_18, migration_19, migration_20,
 	                                 migration_21, migration_22, migration_23, migration_24,
-	                                 migration_25, migration_26 };
+	                                 migration_25, migration_26, migration_27 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

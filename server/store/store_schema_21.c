@@ -93,3 +93,9 @@ const char migration_26[] = "CREATE TABLE feed ("
                             "  account TEXT PRIMARY KEY,"
                             "  seq BIGINT NOT NULL"
                             ");";
+
+/* The same, now that there is a third: TLS, passed on as it is. */
+const char migration_27[] =
+        "ALTER TABLE domain_mappings ADD COLUMN speaks BIGINT NOT NULL DEFAULT 0;"
+        "UPDATE domain_mappings SET speaks = h2c;"
+        "ALTER TABLE domain_mappings DROP COLUMN h2c;";

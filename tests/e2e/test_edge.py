@@ -315,6 +315,98 @@ class Edges(Checks, EdgeBase):
         self.s.post(self.vm, "start", {"idleTimeoutSeconds": None})
 
 
+OWN = """
+import http.server, ssl, sys
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = ("own " + self.path).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *a): pass
+s = http.server.ThreadingHTTPServer(("0.0.0.0", 8443), H)
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+c.load_cert_chain("/root/own.crt", "/root/own.key")
+s.socket = c.wrap_socket(s.socket, server_side=True, do_handshake_on_connect=False)
+print("ready", flush=True)
+s.serve_forever()
+"""
+# Every connection of its own: there are programs that know no server but one.
+ASK_OWN = ("python3 -c \"import ssl, urllib.request as u; "
+           "print(u.urlopen('https://{}/', context=ssl.create_default_context(cafile='/root/own.crt')).read().decode())\"")
+
+
+class PassedOn(EdgeBase):
+    """A program in a VM that has its own certificate: TLS is passed to it as it is."""
+    host = "own.style.dev"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.use_edge()
+        s = cls.s
+        cls.vm = vm = s.create(domains=[{"domain": cls.host, "vmPort": 8443, "protocol": "tls"}])
+        s.api("PUT", f"/v1/vms/{vm}/files/%2Froot%2Fown.py", {"content": OWN})
+        s.sh(vm, "cd /root && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout own.key -out own.crt -days 2 -subj /CN=own "
+                 "-addext subjectAltName=DNS:*.style.dev 2>/dev/null && (setsid python3 own.py </dev/null >own.log 2>&1 &) && "
+                 "timeout 60 sh -c 'until [ -s own.log ]; do sleep 0.1; done'", timeout_ms=90000)
+        cls.own_ca = os.path.join(s.dir, "own.crt")
+        with open(cls.own_ca, "w", encoding="ascii") as f:
+            f.write(s.sh(vm, "cat /root/own.crt") + "\n")
+
+    def ask(self, host=None, path="/"):
+        return self.e.curl(f"https://{host or self.host}{path}", "--cacert", self.own_ca)
+
+    def lines(self, host=None):
+        return [x["access"] for x in self.s.api("GET", f"/observability/v1/logs?domain={host or self.host}")["logs"]]
+
+    def test_the_first_connection_wakes_it(self):
+        s = self.s
+        self.assertEqual([m["protocol"] for m in s.api("GET", "/domains/v1/mappings")], ["tls"])
+        s.post(self.vm, "suspend")
+        self.assertEqual(self.ask(path="/a").body, b"own /a")
+        self.assertEqual(s.api("GET", f"/v1/vms/{self.vm}")["state"], "running")
+        wait_for("a line of the access log", self.lines, 30)
+        first = self.lines()[0]
+        self.assertEqual({k: first[k] for k in ("method", "host", "path", "protocol", "tls", "status", "client", "wokeVm", "error")},
+                         {"method": "CONNECT", "host": self.host, "path": "", "protocol": "TLS", "tls": True, "status": None, "client": "127.0.0.1",
+                          "wokeVm": True, "error": None})
+        self.assertGreater(first["bytesOut"], 500)
+
+    def test_nobody_else_ends_it(self):
+        self.assertEqual(self.e.curl(f"https://{self.host}/", check=False).code, 60)  # this server's CA did not sign it
+        r = self.e.curl(f"http://{self.host}/")
+        self.assertEqual((r.status, r.json()["code"]), (421, "MISDIRECTED"))
+
+    def test_from_inside(self):
+        """From the VM itself and from another one."""
+        s = self.s
+        self.assertEqual(s.sh(self.vm, ASK_OWN.format(self.host)), "own /")
+        other = s.create()
+        s.api("PUT", f"/v1/vms/{other}/files/%2Froot%2Fown.crt", {"content": s.sh(self.vm, "cat /root/own.crt") + "\n"})
+        s.post(self.vm, "suspend")
+        self.assertEqual(s.sh(other, ASK_OWN.format(self.host), timeout_ms=120000), "own /")
+        wait_for("a line of the access log", lambda: [x for x in self.lines() if x["clientIsVm"] and x["wokeVm"]], 30)
+        s.delete(other)
+
+    def test_its_own_name(self):
+        """Port 443 of a VM with the protocol tls; copies have it too."""
+        s, vm, name = self.s, self.vm, f"{self.vm}.style.dev"
+        self.assertEqual(self.e.curl(f"https://{name}/").status, 502)  # port 3000, and HTTP
+        s.api("POST", f"/v1/vms/{vm}/ports", {"port": 443, "targetPort": 8443, "protocol": "tls"})
+        self.assertEqual([(p["port"], p["targetPort"], p["protocol"]) for p in s.api("GET", f"/v1/vms/{vm}/ports")["ports"]], [(443, 8443, "tls")])
+        self.assertEqual(self.ask(name, "/b").body, b"own /b")
+        copy = s.post(vm, "fork", {"count": 1})["forks"][0]["id"]
+        self.assertEqual(self.ask(f"{copy}.style.dev", "/c").body, b"own /c")
+        s.delete(copy)
+        s.api("POST", f"/v1/vms/{vm}/ports", {"port": 443, "targetPort": 8443})  # TLS ends at the edge again
+        self.assertEqual(self.e.curl(f"https://{name}/").status, 502)
+        s.api("DELETE", f"/v1/vms/{vm}/ports/443")
+        self.assertEqual(self.e.curl(f"https://{name}/").status, 404)
+
+
 GRPC = os.path.join(ROOT, "tests/grpc")
 
 

@@ -33,6 +33,19 @@ class Large(Size, Case):
     server_env = {"PANDO_VM_VCPUS": "8", "PANDO_VM_MEM_MB": "8192", "PANDO_BLANKS": "1"}
 
 
+class Sixteen(Size, Case):
+    long = True
+    vcpus, mem_mb = 16, 2048
+    server_env = {"PANDO_VM_VCPUS": "16", "PANDO_VM_MEM_MB": "2048", "PANDO_BLANKS": "1"}
+
+
+class ThirtyTwo(Size, Case):
+    """The most there can be."""
+    long = True
+    vcpus, mem_mb = 32, 2048
+    server_env = {"PANDO_VM_VCPUS": "32", "PANDO_VM_MEM_MB": "2048", "PANDO_BLANKS": "1"}
+
+
 class Sized(Case):
     """Smallest above left its template in the cache: what it took to boot is not part of this."""
     server_env = {"PANDO_POOL": "1", "PANDO_BLANKS": "1"}

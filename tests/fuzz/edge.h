@@ -68,6 +68,7 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 	*ret = (struct edge_target){ .kind = st.flags & FLAG_VM ? EDGE_VM : EDGE_ADDR,
 		                     .port = 80,
 		                     .h2c = st.h2c,
+		                     .raw = strncmp(host, "raw", 3) == 0,
 		                     .field = "X-Pando-Edge: secret\r\n" };
 	snprintf(ret->vm, sizeof(ret->vm), "vm");
 	if (strcmp(host, "nowhere.test") == 0)

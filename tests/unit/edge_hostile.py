@@ -17,7 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 START, READY, OPEN, OPENED, CERT, CERTED, ENDED, STATS, WAY, WAY_IS, CHALLENGE, CHALLENGE_IS = range(1, 13)
 LINES = 14
-VERSION = 3
+VERSION = 4
 
 
 def text(s):
@@ -49,7 +49,7 @@ class Stand:
         self.control.send(message(READY, 0, struct.pack(">I", VERSION)))
 
     def way(self, host):
-        """(kind, look, h2c, port)"""
+        """(kind, look, speaks, port)"""
         self.lanes[0].send(message(WAY, 7, text(host)))
         got = self.lanes[0].recv(4096)
         return list(struct.unpack(">BBBH", got[6:11]))

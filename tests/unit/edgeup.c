@@ -7,6 +7,7 @@
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
  * that was just booted, whose port 8000 is this host's ("h2c-8000.edge.test": and speaks HTTP/2);
+ * "raw-" before any of these: TLS is passed on as it is;
  * "stuck.edge.test" one that never comes up. The certificate of "slow*.own.test" is not made before
  * "sign" is read, that of "stuck*.own.test" not before the end, that of "never.own.test" not at
  * all. Prints "ready", a line of figures for each line that it reads, and ends when its standard
@@ -57,11 +58,18 @@ struct stand {
 	unsigned n_said;
 };
 
+static bool raw(const char *host)
+{
+	return strncmp(host, "raw-", 4) == 0;
+}
+
 /* "silent": a port where nothing listens; "fresh": its program may still be starting; "stuck": its
  * socket does not come; "broken": it cannot be started. */
 static const char *vm_of(const char *host)
 {
 	static const char *const names[] = { "vm", "silent", "vanish", "stuck", "broken" };
+
+	host += raw(host) ? 4 : 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		size_t n = strlen(names[i]);
@@ -94,8 +102,8 @@ static void way(void *ctx, const char *host, struct edgehost_way *ret)
 	ret->kind = EDGE_VM;
 	snprintf(ret->vm, sizeof(ret->vm), "%s", vm);
 	if (strcmp(vm, "fresh") == 0)
-		ret->port = (uint16_t)strtoul(strchr(host, '-') + 1, NULL, 10);
-	ret->h2c = strncmp(host, "h2c-", 4) == 0;
+		ret->port = (uint16_t)strtoul(strrchr(host, '-') + 1, NULL, 10);
+	ret->speaks = raw(host) ? EDGE_TLS : strncmp(host, "h2c-", 4) == 0 ? EDGE_H2C : EDGE_HTTP1;
 }
 
 static void look(void *ctx, struct edgehost_way *w)

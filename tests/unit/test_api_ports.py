@@ -97,6 +97,7 @@ class Ports(Base):
                 (400, "CREATE_VM_BAD_REQUEST", "allowed are 443", [{"port": 8081, "targetPort": 80}]),
                 (400, "CREATE_VM_BAD_REQUEST", "by TCP alone", [{"port": 443, "targetPort": 80, "protocol": "udp"}]),
                 (400, "CREATE_VM_BAD_REQUEST", "'protocol'", [{"targetPort": 80, "protocol": "sctp"}]),
+                (400, "CREATE_VM_BAD_REQUEST", "map this one as", [{"targetPort": 80, "protocol": "tls"}]),
                 (400, "CREATE_VM_BAD_REQUEST", "targetPort", [{"port": 443}]),
                 (400, "CREATE_VM_BAD_REQUEST", "targetPort", [{"port": 443, "targetPort": 70000}]),
                 (400, "CREATE_VM_BAD_REQUEST", "a list of up to 16", [{"targetPort": 1}] * 17),
@@ -127,6 +128,8 @@ class NoRange(Base):
         vm = self.vm()
         self.refuse(400, "INVALID_PARAMETERS", "PANDO_PORT_RANGE", "POST", f"/v1/vms/{vm}/ports", {"targetPort": 22})
         self.assertEqual(self.map(vm, 8080, port=443)["targetPort"], 8080)
+        self.assertEqual(self.map(vm, 8443, port=443, protocol="tls")["protocol"], "tls")  # in place of the other
+        self.assertEqual(self.ports(vm), {443: 8443})
         self.call("DELETE", f"/v1/vms/{vm}/ports/443")
         self.assertEqual(self.ports(vm), {443: None})
 

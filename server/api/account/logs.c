@@ -107,16 +107,11 @@ static int read_query(struct request *req, const struct logs_args *a, struct log
 
 static json_t *shape_access(const struct access_line *a)
 {
-	static const char *const protos[] = { "HTTP/1.0", "HTTP/1.1", "HTTP/2" };
-
 	return json_pack("{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:I, s:I, s:I, s:s, s:b, s:b, s:o}",
 	                 "seq", (json_int_t)a->seq, "method", a->method, "host", a->host, "path",
-	                 a->path, "protocol",
-	                 protos[a->proto == 20   ? 2
-	                        : a->proto == 11 ? 1
-	                                         : 0],
-	                 "tls", a->tls, "status", a->status ? json_integer(a->status) : json_null(),
-	                 "bytesIn", (json_int_t)a->in, "bytesOut", (json_int_t)a->out, "durationMs",
+	                 a->path, "protocol", access_protocol(a), "tls", a->tls, "status",
+	                 a->status ? json_integer(a->status) : json_null(), "bytesIn",
+	                 (json_int_t)a->in, "bytesOut", (json_int_t)a->out, "durationMs",
 	                 (json_int_t)a->ms, "client", a->client, "clientIsVm", a->guest, "wokeVm",
 	                 a->woke, "error", shape_text(a->error));
 }

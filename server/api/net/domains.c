@@ -164,13 +164,16 @@ int api_verification_cancel(struct request *req, struct reply *res, struct err *
 
 /* ---- mappings ---- */
 
+/* By enum domain_speaks. */
+static const char *const protocols[] = { "http1", "h2c", "tls" };
+
 static json_t *shape_mapping(const struct store_mapping *m)
 {
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:n, s:s, s:o, s:n}", "protocol",
-	                 m->h2c ? "h2c" : "http1", "id", m->id, "domain", m->domain, "vmId", m->vm,
-	                 "vmPort", (json_int_t)m->port, "deploymentId", "ownershipId",
-	                 *m->ownership ? m->ownership : "preview", "createdAt",
-	                 shape_time(m->created_ms), "unmappedAt");
+	                 protocols[MIN(m->speaks, ARRAY_SIZE(protocols) - 1)], "id", m->id,
+	                 "domain", m->domain, "vmId", m->vm, "vmPort", (json_int_t)m->port,
+	                 "deploymentId", "ownershipId", *m->ownership ? m->ownership : "preview",
+	                 "createdAt", shape_time(m->created_ms), "unmappedAt");
 }
 
 int api_mapping_list(struct request *req, struct reply *res, struct err *err)
@@ -200,15 +203,20 @@ int api_mapping_list(struct request *req, struct reply *res, struct err *err)
 }
 
 /* "protocol" of a mapping. */
-static int read_protocol(const char *text, enum err_code tag, bool *ret, struct err *err)
+static int read_protocol(const char *text, enum err_code tag, enum domain_speaks *ret,
+                         struct err *err)
 {
-	*ret = strcmp(text, "h2c") == 0;
-	if (*ret || !*text || strcmp(text, "http1") == 0)
-		return 0;
+	*ret = DOMAIN_HTTP1;
+	for (size_t i = 0; i < ARRAY_SIZE(protocols); i++) {
+		if (!*text || strcmp(text, protocols[i]) == 0) {
+			*ret = (enum domain_speaks)i;
+			return 0;
+		}
+	}
 	return err_tag(
 	        err, -EINVAL, tag,
-	        "'protocol' must be http1, or h2c for programs that speak HTTP/2 without TLS, as "
-	        "gRPC's do; not '%s'",
+	        "'protocol' must be http1, h2c for programs that speak HTTP/2 without TLS, as "
+	        "gRPC's do, or tls for those that have their own certificate; not '%s'",
 	        text);
 }
 
@@ -232,13 +240,13 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 	struct store_mapping m;
 	struct domains *d;
 	struct vm_info v;
-	bool h2c;
+	enum domain_speaks speaks;
 	int r;
 
 	if ((r = need(req, &d, err)) < 0 ||
 	    (r = request_fields(req, ERR_BAD_REQUEST, mapping_fields, ARRAY_SIZE(mapping_fields),
 	                        &b, err)) < 0 ||
-	    (r = read_protocol(b.protocol, ERR_BAD_REQUEST, &h2c, err)) < 0)
+	    (r = read_protocol(b.protocol, ERR_BAD_REQUEST, &speaks, err)) < 0)
 		return r;
 	if (!*b.vm)
 		return err_tag(
@@ -250,7 +258,7 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 		reply_extra(res, "vmId", json_string(b.vm));
 		return r;
 	}
-	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, h2c, &m, err);
+	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, speaks, &m, err);
 	if (r < 0)
 		return named(res, r, domain);
 	json_t *o = shape_mapping(&m);
@@ -341,7 +349,7 @@ int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, si
 		}
 		if ((r = domains_may_map(d, who_of(req)->account, b.domain, err)) < 0 ||
 		    (r = domain_normal(b.domain, true, ret[i].domain, err)) < 0 ||
-		    (r = read_protocol(b.protocol, ERR_INVALID_DOMAINS, &ret[i].h2c, err)) < 0)
+		    (r = read_protocol(b.protocol, ERR_INVALID_DOMAINS, &ret[i].speaks, err)) < 0)
 			return r;
 		ret[i].port = (uint32_t)b.port;
 	}
