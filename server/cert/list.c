@@ -59,11 +59,12 @@ static void names_free(GENERAL_NAMES **n)
 static int add_given(struct certs *c, struct list *l, struct err *err)
 {
 	AUTO(entry_unrefp) struct entry *e = given_entry(c->given);
-	AUTO(names_free)
-	GENERAL_NAMES *names =
-	        e ? X509_get_ext_d2i(e->cert, NID_subject_alt_name, NULL, NULL) : NULL;
+	AUTO(names_free) GENERAL_NAMES *names = NULL;
 	int r = 0;
 
+	if (!e)
+		return 0;
+	names = X509_get_ext_d2i(e->cert, NID_subject_alt_name, NULL, NULL);
 	for (int i = 0; r == 0 && i < sk_GENERAL_NAME_num(names); i++) {
 		const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
 		char name[CERT_NAME_MAX + 3];

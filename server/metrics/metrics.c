@@ -12,7 +12,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-#define MS 1000u
+#define MS UINT64_C(1000)
 
 const uint64_t metric_bounds_us[METRIC_BUCKETS] = {
 	1 * MS,   2500,      5 * MS,    10 * MS,   25 * MS,    50 * MS,    100 * MS,   250 * MS,

@@ -120,7 +120,7 @@ static void put_labels(struct buf *b, const struct metric_def *d, const char *co
 {
 	char name[LABEL_MAX], sep = '{';
 
-	for (size_t i = 0; values && *word(d->labels, i, name); i++, sep = ',') {
+	for (size_t i = 0; values && *word(d->labels, i, name) && values[i]; i++, sep = ',') {
 		buf_printf(b, "%c%s=\"", sep, name);
 		put_escaped(b, values[i], /* quotes= */ true);
 		buf_printf(b, "\"");

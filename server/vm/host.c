@@ -26,7 +26,8 @@
 #include "vm/vm_internal.h"
 
 #define PROC_MAX (1u << 20) /* bytes of a file of /proc: stat has a line for each interrupt */
-#define READY_MS 5000       /* an answer of vmm_is_ready() is good for so long */
+#define READY_MS 5000       /* an answer of vmm_is_ready() is good for so long, */
+#define NOT_READY_MS 1000   /* or so long, if it was no */
 
 static uint64_t meminfo(const char *text, const char *name)
 {
@@ -237,8 +238,8 @@ int vmm_is_ready(struct vmm *m, struct err *err)
 	int r;
 
 	mutex_lock(&m->lock);
-	if (h->ready.looked_ms && clock_ms() - h->ready.looked_ms < READY_MS &&
-	    (h->ready.r == 0 || strcmp(m->template_state, "ready") != 0)) {
+	if (h->ready.looked_ms &&
+	    clock_ms() - h->ready.looked_ms < (h->ready.r == 0 ? READY_MS : NOT_READY_MS)) {
 		r = h->ready.r;
 		if (r < 0)
 			err_tag(err, r, ERR_UNAVAILABLE, "%s", h->ready.why);

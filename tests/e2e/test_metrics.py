@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the server says of itself, with real VMs: counters rise with what is done, history shows work, /readyz follows the template"""
+import os
 import re
+import subprocess
 
 from case import Case, wait_for
+from harness import ROOT
 
 BURST_S = 25
 KEY = "e2e-watcher-0123456789"
+PANDO = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "cli/pando")
 
 
 class Metrics(Case):
@@ -70,3 +74,8 @@ class Metrics(Case):
         self.assertEqual((status("/healthz"), status("/readyz")), (200, 200))
         self.assertEqual(status("/metrics"), 401)
         self.assertFalse([n for n in self.s.api("GET", "/v1/host")["notes"] if n["level"] == "error"])
+        out = subprocess.run([PANDO, "--url", f"http://127.0.0.1:{self.s.port}", "host"], env={**os.environ, "PANDO_API_KEY": self.s.key()},
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        for line in ("server    ", "CPU       ", "memory    ", "disk      ", "VMs       ", "pool      "):
+            self.assertIn("\n" + line, "\n" + out.stdout)

@@ -3,8 +3,9 @@
  * serve_git.c - the real API over real repositories: for test_api_git.py and others
  *
  * Prints "PORT KEY DIRECTORY" and serves until its stdin ends. "leaf NAME" makes the certificate of
- * a name, as the edge does when it is asked for. With FX_DATA, DIRECTORY is that one, and all else
- * is in it as well: who kills this program removes it.
+ * a name, as the edge does when it is asked for; "gone" and "back" say whether pando-priv answers.
+ * With FX_DATA, DIRECTORY is that one, and all else is in it as well: who kills this program
+ * removes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,6 +47,10 @@ int main(int argc, char **argv)
 	while (fgets(line, sizeof(line), stdin)) {
 		if (strncmp(line, "leaf ", 5) == 0)
 			puts(make_leaf(f, line + 5));
+		if (strcmp(line, "gone\n") == 0 || strcmp(line, "back\n") == 0) {
+			atomic_store(&f->helper_gone, line[0] == 'g');
+			puts("ok");
+		}
 		fflush(stdout);
 	}
 	r = fx_teardown(&state) < 0;

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -157,6 +158,48 @@ class Access(Base):
         self.assertEqual(json.loads(self.get("/healthz")[2]), {"status": "ok"})
         status, _, text = self.get("/readyz")
         self.assertEqual((status, json.loads(text)), (200, {"status": "ready"}))
+
+
+    def test_not_ready(self):
+        """Without pando-priv nothing can be created, and every page says so; the process itself is well."""
+        self.command("gone")
+        try:
+            status, text = self.wait("it is noticed", lambda: (x := self.get("/readyz")) and x[0] == 503 and (x[0], x[2]))
+            self.assertIn("pando-priv does not answer", json.loads(text)["message"])
+            self.assertEqual(self.get("/healthz")[0], 200)
+            notes = self.call("GET", "/v1/host")["notes"]
+            self.assertEqual([n["level"] for n in notes if "pando-priv" in n["text"]], ["error"])
+            self.assertEqual((self.value("pando_ready"), self.value('pando_notes{level="error"}')), (0, 1))
+        finally:
+            self.command("back")
+        self.wait("it is back", lambda: self.get("/readyz")[0] == 200)
+
+
+class Given(Base):
+    """A certificate of the operator's that nobody renewed."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.top = tempfile.mkdtemp()
+        cert, key = (os.path.join(cls.top, n) for n in ("cert.pem", "key.pem"))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3", "-subj",
+                        "/CN=old.example", "-addext", "subjectAltName=DNS:old.example,DNS:*.old.example", "-keyout", key, "-out", cert],
+                       check=True, capture_output=True)
+        cls.serve(cls.program, env={**os.environ, "FX_TLS_CERT": cert, "FX_TLS_KEY": key})
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.top)
+
+    def test_ends_soon(self):
+        certs = self.call("GET", "/domains/v1/certs")["certs"]
+        self.assertEqual([(c["name"], c["source"], c["state"]) for c in certs], [("*.old.example", "given", "expiring"), ("old.example", "given", "expiring")])
+        notes = [n for n in self.call("GET", "/v1/host")["notes"] if "old.example" in n["text"]]
+        self.assertEqual([n["level"] for n in notes], ["warning"])
+        self.assertIn("PANDO_TLS_CERT", notes[0]["whatToDo"])
+        left = self.value("pando_certificate_expiry_timestamp_seconds") - time.time()
+        self.assertTrue(2 * 86400 < left < 4 * 86400, left)
 
 
 class Counts(Base):

@@ -177,7 +177,8 @@ static void test_table(void **state)
 
 		if ((d->kind == METRIC_COUNTER) != (n > 6 && !strcmp(d->name + n - 6, "_total")))
 			fail_msg("%s: a counter, and only a counter, ends with _total", d->name);
-		if (d->kind == METRIC_HISTOGRAM && (n < 8 || strcmp(d->name + n - 8, "_seconds")))
+		if (d->kind == METRIC_HISTOGRAM &&
+		    (n < 8 || strcmp(d->name + n - 8, "_seconds") != 0))
 			fail_msg("%s: histograms are of seconds", d->name);
 		for (const char *p = d->values; p && *p; p++)
 			words += *p == ' ';

@@ -211,7 +211,7 @@ static void look_at_clock(struct look *l)
 	if (ahead > 60000)
 		note(l, HOST_WARNING, "Set the host's clock, and keep it with NTP.", LINK_WRONG,
 		     "The clock is %" PRId64 " s behind a VM that was created: ends of life, "
-		                             "certificates and tokens go by it",
+		     "certificates and tokens go by it",
 		     ahead / 1000);
 }
 

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "store/store_domain.h"
 
-#define SOON_S (14 * 86400)
+#define SOON_S (INT64_C(14) * 86400)
 
 struct names {
 	struct store_domain *domains;   /* owned */
