@@ -147,12 +147,13 @@ static struct auth *auth_new(struct store *s)
 	a->session_idle_ms = AUTH_SESSION_IDLE_MS;
 	a->session_max_ms = AUTH_SESSION_MAX_MS;
 	mutex_init(&a->change, "auth change");
+	mutex_init(&a->logins_lock, "auth logins");
+	mutex_unshared(&a->logins_lock);
 	a->logins = calloc(AUTH_LOGINS_MAX, sizeof(*a->logins));
 	if (!a->logins) {
 		free(a);
 		return NULL;
 	}
-	mutex_init(&a->logins_lock, "auth logins");
 	rwlock_init(&a->creds_lock, "auth credentials");
 	mutex_init(&a->audit_lock, "auth audit");
 	cond_init(&a->audit_cond);
