@@ -208,7 +208,7 @@ static int find_route(const struct data_body *d, char *path, const struct route 
 	if (!match)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = m < 0 ? m : route_find(api_routes, api_n_routes, (enum method)m, path, match);
-	*ret = match->route;
+	*ret = r < 0 ? NULL : match->route;
 	free(match);
 	if (r == -ENOENT || r == -EOPNOTSUPP)
 		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no such route");

@@ -25,7 +25,7 @@ static void clean(const char *text, char ret[AUTH_CLIENT_SIZE])
 	size_t n = 0;
 
 	for (; text[n] && n < AUTH_CLIENT_SIZE - 1; n++)
-		ret[n] = text[n] >= ' ' && text[n] < 0x7f ? text[n] : '?';
+		ret[n] = (char)(text[n] >= ' ' && text[n] < 0x7f ? text[n] : '?');
 	ret[n] = '\0';
 }
 
