@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "cli/login_web.h"
 #include "cli/pty.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8787"
@@ -37,6 +38,8 @@ static bool read_key(char *dst, size_t size, const char *url)
 	return ok && *dst;
 }
 
+enum { O_WEB, O_OPEN };
+
 static int login(struct cli *c, const struct cli_args *a)
 {
 	struct config cf;
@@ -52,7 +55,12 @@ static int login(struct cli *c, const struct cli_args *a)
 	                                             path, sizeof(path), &err) < 0)
 		return cli_fail(CLI_USAGE, "%s", err.msg);
 	snprintf(url, CONFIG_VALUE_MAX, "%s", path);
-	if (!read_key(key, CONFIG_VALUE_MAX, url))
+	if (a->opt[O_WEB]) {
+		cli_set_target(c, url, "", "no key yet");
+		r = login_web(c, a->opt[O_OPEN] != NULL, key, CONFIG_VALUE_MAX);
+		if (r != CLI_OK)
+			return r;
+	} else if (!read_key(key, CONFIG_VALUE_MAX, url))
 		return cli_fail(CLI_USAGE, "no key given: type it, or send it on stdin");
 	cli_set_target(c, url, key, "the given key");
 	r = cli_call(c, "GET", "/auth/v1/whoami", NULL, &reply);
@@ -175,11 +183,16 @@ static int unset(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb login_verbs[] = {
-	{ NULL, "[URL]", "save a server and a key for it", login, .flags = CLI_LOCAL,
+	{ NULL, "[URL]", "save a server and a key for it", login,
+	  { { "web", NULL, "confirm it in the dashboard instead of typing a key", 'w' },
+	    { "open", NULL, "with --web: open the page in a browser, if there is a display" } },
+	  .flags = CLI_LOCAL,
 	  .about = "Asks for an API key, or reads it from stdin, checks it, and saves both in the "
 	           "config file, which only you can read. Without URL: the saved server, or the one on "
-	           "this machine.",
+	           "this machine. With --web a key is made for this machine when somebody who is signed "
+	           "in to the dashboard confirms it: compare the code before you do.",
 	  .examples = "pando login https://api.pando.example # asks for the key\n"
+	              "pando login --web https://api.pando.example # confirm it in the dashboard\n"
 	              "sudo cat /var/lib/pando/api-key | pando login # the server on this machine" },
 };
 static const struct cli_verb logout_verbs[] = {

@@ -80,6 +80,19 @@ int request_user(struct request *req, enum err_code tag, const char **ret, struc
 	return 0;
 }
 
+const char *request_base(struct request *req, char *buf, size_t size)
+{
+	static const char allowed[] =
+	        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]";
+	const char *h = request_header(req, "Host");
+	size_t n = h ? strspn(h, allowed) : 0;
+
+	if (n == 0 || n >= 256 || h[n])
+		h = strstr(http_url(req->http), "://") + 3;
+	snprintf(buf, size, "%s://%s", request_secure(req) ? "https" : "http", h);
+	return buf;
+}
+
 int guest_call_error(int r, struct err *err)
 {
 	if ((r == -ECONNRESET || r == -ENOTCONN) && !err->tag) /* a tag: it says why */

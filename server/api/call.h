@@ -76,6 +76,9 @@ int request_user(struct request *req, enum err_code tag, const char **ret, struc
 int guest_call_error(int r, struct err *err);
 extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as it is */
 
+/* "https://host": as the client knows this server. */
+const char *request_base(struct request *req, char *buf, size_t size);
+
 /* ---- handle.c ---- */
 
 /* The route's handler; members of the body that it does not know are named in a warning. */

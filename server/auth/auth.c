@@ -74,7 +74,7 @@ void auth_mask(char *text)
 {
 	for (char *p = text; (p = strstr(p, "pando"));) {
 		static const char *const prefixes[] = { AUTH_KEY_PREFIX, AUTH_TOKEN_PREFIX,
-			                                AUTH_SESSION_PREFIX };
+			                                AUTH_SESSION_PREFIX, AUTH_LOGIN_PREFIX };
 		size_t k = 0;
 
 		for (size_t i = 0; i < ARRAY_SIZE(prefixes) && !k; i++)
@@ -147,6 +147,13 @@ static struct auth *auth_new(struct store *s)
 	a->session_idle_ms = AUTH_SESSION_IDLE_MS;
 	a->session_max_ms = AUTH_SESSION_MAX_MS;
 	mutex_init(&a->change, "auth change");
+	mutex_init(&a->logins_lock, "auth logins");
+	mutex_unshared(&a->logins_lock);
+	a->logins = calloc(AUTH_LOGINS_MAX, sizeof(*a->logins));
+	if (!a->logins) {
+		free(a);
+		return NULL;
+	}
 	rwlock_init(&a->creds_lock, "auth credentials");
 	mutex_init(&a->audit_lock, "auth audit");
 	cond_init(&a->audit_cond);
@@ -194,6 +201,9 @@ struct auth *auth_close(struct auth *a)
 	cond_destroy(&a->audit_cond);
 	mutex_destroy(&a->audit_lock);
 	rate_free(a->failures);
+	mutex_unshared(&a->logins_lock);
+	free(a->logins);
+	mutex_destroy(&a->logins_lock);
 	rwlock_destroy(&a->creds_lock);
 	mutex_destroy(&a->change);
 	free(a);

@@ -34,6 +34,7 @@ struct store;
 #define AUTH_KEY_PREFIX "pando_"
 #define AUTH_TOKEN_PREFIX "pandoid_"
 #define AUTH_SESSION_PREFIX "pandows_"
+#define AUTH_LOGIN_PREFIX "pandolr_"
 #define AUTH_KEY_RANDOM 40
 #define AUTH_KEY_SIZE (6 + AUTH_KEY_RANDOM + 1)
 #define AUTH_SECRET_SIZE (8 + AUTH_KEY_RANDOM + 1) /* a key, a token or a session */
@@ -209,6 +210,37 @@ int auth_session_end_all(struct auth *a, const char *account, const char *identi
                          struct err *err);
 /* The operator acts as that account, or NULL: as its own again. Streams and terminals end. */
 int auth_session_act(struct auth *a, const char *id, const char *account, struct err *err);
+
+/* ---- programs that ask for a key: auth_login.c ---- */
+#define AUTH_LOGIN_MS 600000 /* until a person must have decided, and the program asked */
+#define AUTH_LOGINS_MAX 1024
+#define AUTH_LOGINS_EACH 32 /* of one address */
+#define AUTH_CODE_SIZE 10   /* "ABCD-EFGH" and the NUL */
+#define AUTH_CLIENT_SIZE 64 /* its name, which becomes the key's */
+
+enum login_state { LOGIN_PENDING, LOGIN_CONFIRMED, LOGIN_DENIED };
+struct auth_login {
+	char id[ID_SIZE];
+	char code[AUTH_CODE_SIZE];
+	char client[AUTH_CLIENT_SIZE], remote[SESSION_REMOTE_SIZE];
+	int64_t created_ms, expires_ms;
+	enum login_state state;
+};
+/* net: by which it is counted. -EAGAIN with LIMIT_EXCEEDED or UNAVAILABLE. */
+int auth_login_begin(struct auth *a, const char *client, const char *remote, const char *net,
+                     struct auth_login *ret, char ret_secret[AUTH_SECRET_SIZE], struct err *err);
+/* -ENOENT with LOGIN_REQUEST_NOT_FOUND, both. */
+int auth_login_find(struct auth *a, const char *code, struct auth_login *ret, struct err *err);
+/* For the account of by. -EBUSY: somebody already has. */
+int auth_login_decide(struct auth *a, const char *code, const struct auth_who *by, bool confirmed,
+                      struct auth_login *ret, struct err *err);
+/*
+ * 1: it was confirmed, here is its new key, and the request is used up. 0: not yet. -EACCES
+ * LOGIN_REQUEST_DENIED; -ESTALE LOGIN_REQUEST_EXPIRED, also for a wrong secret.
+ */
+int auth_login_poll(struct auth *a, const char *id, const char *secret, struct auth_key *ret,
+                    char ret_account[ACCOUNT_SIZE], char ret_secret[AUTH_SECRET_SIZE],
+                    struct err *err);
 
 /* ---- the audit log: auth_audit.c ---- */
 /*

@@ -28,6 +28,15 @@ struct session {
 #define SESSION_BUCKETS 1024
 #define SESSION_SAVE_MS 60000 /* a use is written down at most this often */
 
+/* A program that asks for a key. */
+struct login {
+	struct auth_login info;
+	char hash[HASH_HEX_SIZE]; /* of its secret */
+	char net[64];             /* where it came from */
+	uint64_t until_ms;        /* clock_ms(); over: the row is free */
+	struct auth_lease by;     /* who decided */
+};
+
 /* auth_limit.c: failed attempts of one address that are answered and logged */
 #define AUTH_FAIL_BURST 100
 #define AUTH_FAIL_PER_S 1
@@ -53,6 +62,9 @@ struct auth {
 	struct session *sessions[SESSION_BUCKETS] GUARDED_BY(creds_lock); /* owned */
 	size_t n_sessions GUARDED_BY(creds_lock);
 	int64_t session_idle_ms, session_max_ms; /* tests shorten them */
+
+	struct mutex logins_lock;
+	struct login *logins GUARDED_BY(logins_lock); /* owned; AUTH_LOGINS_MAX */
 
 	struct rate *failures; /* owned; by address */
 

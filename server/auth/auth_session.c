@@ -71,7 +71,7 @@ static struct cred *cred_by_id(struct auth *a, const char *id) REQUIRES(&a->cred
 	return NULL;
 }
 
-static struct session *by_id(struct auth *a, const char *id) REQUIRES(&a->creds_lock)
+static struct session *by_id(struct auth *a, const char *id) REQUIRES_SHARED(&a->creds_lock)
 {
 	EACH_SESSION(a, s)
 	{

@@ -7,9 +7,11 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json_field.h"
 #include "base/log.h"
 #include "events/events.h"
 #include "git/git_internal.h"
@@ -45,8 +47,9 @@ void push_tell(const struct repo_push *p, struct repos *g)
 	for (unsigned i = 0; i < n_subs; i++)
 		subs[i].fn(p, subs[i].ctx);
 	store_feed_note(g->store, r->account, "git.push", "", "push",
-	                json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "id", p->id, "repoId",
-	                          r->id, "repoName", r->name, "ref", p->updates[0].ref, "oldSha",
+	                json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:b}", "id", p->id, "repoId",
+	                          r->id, "repoName", json_text(r->name, strlen(r->name)), "ref",
+	                          json_text(p->updates[0].ref, strlen(p->updates[0].ref)), "oldSha",
 	                          p->updates[0].old_sha, "newSha", p->updates[0].new_sha, "updates",
 	                          (json_int_t)p->n_updates, "again", p->again));
 	snprintf(text, sizeof(text), "push to repository %s: %s %.12s -> %.12s%s", r->id,

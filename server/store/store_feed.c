@@ -281,6 +281,7 @@ void store_feed_notify(struct store *s, void (*fn)(void *ctx, const char *accoun
 
 void feed_close(struct store *s)
 {
+	mutex_unshared(&s->feed_lock);
 	notes_free(s->feed_taken);
 	notes_free(s->feed_queue);
 	mutex_destroy(&s->feed_lock);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/json_field.h"
 #include "store/store_internal.h"
 
 const char *const trigger_action_words[TRIGGER_ACTION_MAX] = { "webhook", "vm" };
@@ -181,14 +182,15 @@ int store_delivery_add(struct store *s, const struct store_delivery *d, struct e
 	return insert(s, &delivery_table, d, err);
 }
 
+/* A branch may have any name, in any encoding. */
 static int tell_delivery(struct store *s, const struct store_delivery *d, struct err *err)
 {
 	return feed_tell_locked(s, d->account, "git.delivery", "", "delivery",
-	                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s?}", "id", d->id,
+	                        json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:s?}", "id", d->id,
 	                                  "triggerId", d->trigger, "repoId", d->repo, "branch",
-	                                  d->branch, "state", delivery_state_words[d->state],
-	                                  "attempts", (int)d->attempts, "vmId",
-	                                  *d->vm ? d->vm : NULL),
+	                                  json_text(d->branch, strlen(d->branch)), "state",
+	                                  delivery_state_words[d->state], "attempts",
+	                                  (int)d->attempts, "vmId", *d->vm ? d->vm : NULL),
 	                        err);
 }
 

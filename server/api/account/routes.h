@@ -45,6 +45,31 @@ ROUTE(GET, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_list, 0,
 ROUTE(DELETE, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_end_all, 0,
       "Sign out everywhere: end all of these sessions")
 
+/* programs that ask for a key, and a person who confirms it */
+ROUTE(POST, "/v1/login-requests", SCOPE_PUBLIC, KIB(4), api_login_begin, 0,
+      "Ask for an API key that a person confirms in the dashboard; client")
+ROUTE(POST, "/v1/login-requests/{login_id}/poll", SCOPE_PUBLIC, KIB(4), api_login_poll, 0,
+      "The API key, once, when it was confirmed; 202 before; secret")
+ROUTE(GET, "/v1/login-requests/by-code/{code}", SCOPE_ACCOUNT, NO_BODY, api_login_get, 0,
+      "What asks for a key, from where and since when; with a session")
+ROUTE(POST, "/v1/login-requests/by-code/{code}/confirm", SCOPE_ACCOUNT, NO_BODY, api_login_confirm, 0,
+      "Give it a key of this account; with a session")
+ROUTE(POST, "/v1/login-requests/by-code/{code}/deny", SCOPE_ACCOUNT, NO_BODY, api_login_deny, 0,
+      "Give it none; with a session")
+/* the same as the freestyle CLI asks for it, and its requests when it is logged in */
+ROUTE(POST, "/api/v1/auth/cli", SCOPE_PUBLIC, KIB(4), api_freestyle_cli, 0,
+      "freestyle login: begin")
+ROUTE(POST, "/api/v1/auth/cli/poll", SCOPE_PUBLIC, KIB(4), api_freestyle_poll, 0,
+      "freestyle login: was it confirmed? polling_code")
+ROUTE(POST, "/api/v1/auth/sessions/current/refresh", SCOPE_PUBLIC, KIB(4), api_freestyle_refresh, 0,
+      "freestyle login: an access token for the refresh token in x-stack-refresh-token")
+ROUTE(POST, "/api/cli/teams", SCOPE_PUBLIC, KIB(4), api_freestyle_teams, 0,
+      "freestyle login: the account, as the one team")
+ROUTE(POST, "/api/proxy/request", SCOPE_PUBLIC, SPEC_BODY, api_freestyle_proxy, ROUTE_NO_TRAIL,
+      "A request of the freestyle CLI that is logged in; data: accessToken, teamId, path, method, headers, body")
+ROUTE(GET, "/handler/cli-auth-confirm", SCOPE_PUBLIC, NO_BODY, api_freestyle_page, 0,
+      "The page that freestyle login opens: leads to the dashboard; login_code")
+
 /* its format is in docs/EVENTS.md */
 ROUTE(GET, "/v1/events", SCOPE_SELF, NO_BODY, api_events, 0,
       "Follow what happens, as server-sent events; after (or Last-Event-ID), types, follow")

@@ -69,7 +69,7 @@ static int open_session(struct request *req, const struct auth_who *who,
 	size_t n = 0;
 
 	for (; agent && agent[n] && n < sizeof(client) - 1; n++)
-		client[n] = agent[n] >= ' ' && agent[n] < 0x7f ? agent[n] : '?';
+		client[n] = (char)(agent[n] >= ' ' && agent[n] < 0x7f ? agent[n] : '?');
 	client[n] = '\0';
 	request_remote_text(req, remote, sizeof(remote));
 	return auth_session_open(deps_of(req)->auth, who, remote, client, ret_secret, who_of(req),

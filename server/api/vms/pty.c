@@ -134,24 +134,13 @@ static const struct json_field ticket_fields[] = {
 	           TICKET_TTL_MAX),
 };
 
-/* The name under which the client knows this server. */
-static const char *host_of(struct request *req)
-{
-	const char *h = request_header(req, "Host");
-	size_t n =
-	        h ? strspn(h, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
-	          : 0;
-
-	return n > 0 && n < 256 && h[n] == '\0' ? h : strstr(http_url(req->http), "://") + 3;
-}
-
 static json_t *ticket_url(struct request *req, const struct ticket *t, const char *text)
 {
-	const char *proto = request_header(req, "X-Forwarded-Proto");
-	bool tls = proto && strcmp(proto, "https") == 0;
+	char base[300];
 
-	return json_sprintf("%s://%s/v1/vms/%s/pty%s%s?ticket=%s", tls ? "wss" : "ws", host_of(req),
-	                    t->vm_id, *t->session ? "/sessions/" : "", t->session, text);
+	request_base(req, base, sizeof(base));
+	return json_sprintf("ws%s/v1/vms/%s/pty%s%s?ticket=%s", base + strlen("http"), t->vm_id,
+	                    *t->session ? "/sessions/" : "", t->session, text);
 }
 
 int api_pty_ticket(struct request *req, struct reply *res, struct err *err)
