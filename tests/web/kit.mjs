@@ -50,6 +50,17 @@ export async function newPage(options = {}) {
 	context.setDefaultTimeout(PATIENCE);
 	const page = await context.newPage();
 	page.complaints = [];
+	/* VMs on this host come with interfaces, and browsers drop what is on its way whenever one appears. */
+	const goto = page.goto.bind(page);
+	page.goto = async (to, how) => {
+		for (let i = 0; ; i++)
+			try {
+				return await goto(to, how);
+			} catch (e) {
+				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED/.test(e.message))
+					throw e;
+			}
+	};
 	page.on('pageerror', (e) => page.complaints.push(`error: ${e.message}`));
 	page.on('console', (m) => {
 		/* Failed requests are the page's business: it shows them. */

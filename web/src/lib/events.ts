@@ -38,6 +38,7 @@ let stop: AbortController | null = null;
 let retry = 0;
 let wait = 500;
 let alive = 0;
+let failures = 0;
 const HIDDEN_MS = 60_000;
 const SILENT_MS = 45_000;
 
@@ -85,6 +86,7 @@ async function connect(): Promise<void> {
 		const res = await fetch('/v1/events', { headers, credentials: 'same-origin', cache: 'no-store', signal: mine.signal });
 		if (!res.ok)
 			throw await errorOf(res);
+		failures = 0;
 		alive = Date.now();
 		const watch = window.setInterval(() => {
 			if (Date.now() - alive > SILENT_MS)
@@ -125,8 +127,8 @@ async function connect(): Promise<void> {
 				sessionEnded();
 				return;
 			}
-		} else if (!mine.signal.aborted) {
-			connectionLost();
+		} else if (!mine.signal.aborted && ++failures > 1) {
+			connectionLost(); /* once may be the network's mood: see api.ts */
 		}
 	}
 	if (stop !== mine)
