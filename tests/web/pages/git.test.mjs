@@ -80,8 +80,8 @@ test('search finds text, names and messages', async () => {
 test('a trigger made in the page is delivered, fails, and is delivered again', async () => {
 	await b.go(`/ui/git/${repo}?tab=triggers`);
 	await b.page.getByRole('button', { name: 'New trigger' }).click();
-	await b.page.getByText('calls an address').click();
-	await b.page.getByLabel('Address').fill(`http://127.0.0.1:${receiver.address().port}/hook`);
+	await b.page.getByText('calls an address', { exact: true }).click();
+	await b.page.getByRole('textbox', { name: 'Address' }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
 	await b.page.getByRole('button', { name: 'Create' }).click();
 	await b.page.getByRole('heading', { name: /^Call/ }).waitFor();
 	await api('POST', `/git/v1/repo/${repo}/commits`, { message: 'third', files: [{ path: 'a', content: 'a' }] });

@@ -88,7 +88,7 @@ test('cells: a plot, a table, an error, and output that tries to run', async () 
 	let c = await cell('Python', 'import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]); plt.show()');
 	await c.locator('img').waitFor();
 	assert.ok(await c.locator('img').evaluate((i) => i.decode().then(() => i.naturalWidth > 100)), 'a picture that the browser can draw');
-	c = await cell('Python', `import pandas as pd\nprint("${EVIL}")\npd.DataFrame({"a": ["${EVIL}", "x"]})`);
+	c = await cell('Python', `import pandas as pd\npd.set_option("display.max_colwidth", None)\nprint("${EVIL}")\npd.DataFrame({"a": ["${EVIL}", "x"]})`);
 	await c.locator('.cell-table td').first().waitFor();
 	assert.equal(await c.locator('.cell-table td').first().innerText(), EVIL);
 	c = await cell('Python', 'KEPT = 7\n1 / 0');

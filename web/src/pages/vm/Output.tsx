@@ -18,7 +18,9 @@ interface TableData { head: string[][]; rows: string[][]; caption: string }
 
 /** The only table of some HTML, as texts; null if the HTML is anything else. */
 export function tableOf(html: string): TableData | null {
-	const doc = new DOMParser().parseFromString(html, 'text/html');
+	/* Only its texts are wanted; styles would be refused, and reported, by the page's policy even here. */
+	const plain = html.replace(/<style[\s\S]*?<\/style\s*>/gi, '').replace(/<[a-z][^>]*>/gi, (tag) => tag.replace(/\sstyle\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)/gi, ''));
+	const doc = new DOMParser().parseFromString(plain, 'text/html');
 	const tables = doc.querySelectorAll('table');
 	const table = tables[0];
 	if (tables.length !== 1 || !table || doc.querySelector('img, svg, iframe, form, video, [colspan]:not([colspan="1"]), [rowspan]:not([rowspan="1"])'))

@@ -51,7 +51,7 @@ function colours(): ITheme {
 async function load() {
 	const [x, fit, find, links, csp] = await Promise.all([import('@xterm/xterm'), import('@xterm/addon-fit'), import('@xterm/addon-search'),
 		import('@xterm/addon-web-links'), import('./xterm_csp')]);
-	return { Xterm: x.Terminal, FitAddon: fit.FitAddon, SearchAddon: find.SearchAddon, WebLinksAddon: links.WebLinksAddon, cspDocument: csp.cspDocument, withoutStyles: csp.withoutStyles };
+	return { Xterm: x.Terminal, FitAddon: fit.FitAddon, SearchAddon: find.SearchAddon, WebLinksAddon: links.WebLinksAddon, cspDocument: csp.cspDocument, withoutStyles: csp.withoutStyles, styleCells: csp.styleCells };
 }
 
 async function openLink(text: string): Promise<void> {
@@ -89,7 +89,7 @@ export function TerminalView(p: TerminalProps) {
 	useEffect(() => {
 		let gone = false;
 		const undo: (() => void)[] = [];
-		load().then(({ Xterm, FitAddon, SearchAddon, WebLinksAddon, cspDocument, withoutStyles }) => {
+		load().then(({ Xterm, FitAddon, SearchAddon, WebLinksAddon, cspDocument, withoutStyles, styleCells }) => {
 			const el = box.current;
 			if (gone || !el)
 				return;
@@ -103,6 +103,7 @@ export function TerminalView(p: TerminalProps) {
 			t.loadAddon(s);
 			t.loadAddon(new WebLinksAddon((_e, text) => void openLink(text)));
 			withoutStyles(() => t.open(el));
+			styleCells(t);
 			t.textarea?.setAttribute('aria-label', `Terminal ${p.sessionId ?? ''}`);
 			term.current = t;
 			fit.current = f;

@@ -4,8 +4,8 @@
  *
  * xterm's DOM renderer makes <style> elements and style attributes, which the page's Content-Security-Policy refuses. It makes
  * all of its elements through one document, which can be given to it (documentOverride). This one is the page's document but
- * for two things: a <style> that is asked for is an inert element whose text goes to a constructed style sheet, and the style attribute
- * of other elements is set through the CSSOM. Both are what the policy allows. The canvas renderer is gone from xterm 6, and
+ * for one thing: a <style> that is asked for is an inert element whose text goes to a constructed style sheet. styleCells() has the style of
+ * cells set through the CSSOM. Both are what the policy allows; tests/web/pages looks at a colour that comes this way. The canvas renderer is gone from xterm 6, and
  * WebGL is not everywhere, is limited to a few terminals per page and can be read by no screen reader, so this stays with the DOM.
  */
 
@@ -32,17 +32,18 @@ function styleElement(create: Create): HTMLElement {
 }
 
 function createElement(tag: string): HTMLElement {
-	if (tag === 'style')
-		return styleElement((t) => document.createElement(t));
-	const el = document.createElement(tag);
-	if (tag === 'span')
-		el.setAttribute = (name: string, value: string): void => {
-			if (name === 'style')
-				el.style.cssText = value;
-			else
-				Element.prototype.setAttribute.call(el, name, value);
+	return tag === 'style' ? styleElement((t) => document.createElement(t)) : document.createElement(tag);
+}
+
+interface Inside { _core?: { _renderService?: { _renderer?: { value?: { _rowFactory?: { _addStyle?(el: HTMLElement, style: string): void } } } } } }
+
+/** Cells of any colour: xterm sets their style attribute as text, which the policy refuses; the CSSOM does the same. */
+export function styleCells(term: object): void {
+	const rows = (term as Inside)._core?._renderService?._renderer?.value?._rowFactory;
+	if (rows?._addStyle)
+		rows._addStyle = (el, style) => {
+			el.style.cssText += style;
 		};
-	return el;
 }
 
 /**
