@@ -109,6 +109,7 @@ class ImageJava(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="pando-java-")
+        os.chmod(cls.folder, 0o755)  # pandod reads it
         ca = os.path.join(cls.folder, "site.pem")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", ca + ".key", "-out", ca,
                         "-days", "2", "-subj", "/CN=A site"], check=True, capture_output=True)
@@ -120,6 +121,14 @@ class ImageJava(Case):
         super().tearDownClass()
         shutil.rmtree(cls.folder)
 
+    def until(self, vm, command, want):
+        """An emulated Java may need more than the 15 s that a handshake can take: then it is asked again."""
+        def done():
+            r = self.s.run(vm, command, timeout_ms=600000)
+            self.assertTrue(want in r.out + r.err or "EOF reached" in r.err, r.out + r.err)
+            return want in r.out + r.err
+        wait_for(want, done, 900)
+
     def test_java(self):
         s, vm = self.s, self.s.create()
         s.sh(vm, "setsid sh -c 'export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get -q -y --no-install-recommends install default-jdk-headless; "
@@ -130,16 +139,16 @@ class ImageJava(Case):
         s.api("PUT", f"/v1/vms/{vm}/files/%2Froot%2FAsk.java", {"content": JAVA})
         s.sh(vm, "cd /root && javac Ask.java", timeout_ms=600000)
         ask = "cd /root && java -XX:TieredStopAtLevel=1 Ask https://api.pando.localhost/v1/health"
-        self.assertTrue(s.sh(vm, ask, timeout_ms=600000).startswith('200 {"status"'))
+        self.until(vm, ask, '200 {"status"')
         both = s.sh(vm, TRUSTED, timeout_ms=300000)
         self.assertEqual(len(both.split()), 2, both)
         # One that comes later, as with a snapshot of another server: Java is told when the VM wakes.
         s.sh(vm, "for a in $(" + TRUSTED + "); do keytool -delete -cacerts -storepass changeit -alias $a.pem; done; rm /usr/local/share/ca-certificates/pando-*.crt",
              timeout_ms=600000)
-        self.assertNotEqual(s.run(vm, ask, timeout_ms=600000).code, 0)
+        self.until(vm, ask, "unable to find valid certification path")
         s.post(vm, "suspend")
         wait_for("Java knows both again", lambda: s.sh(vm, TRUSTED, timeout_ms=300000) == both, 600, every_s=3)
-        self.assertTrue(s.sh(vm, ask, timeout_ms=600000).startswith('200 {"status"'))
+        self.until(vm, ask, '200 {"status"')
 
 
 class ImageRuntimes(Case):
