@@ -79,6 +79,7 @@ struct engine_chain {
 
 struct engine_point {
 	char id[ID_SIZE];
+	char line[ID_SIZE]; /* what stands for it in lines of descent: itself, mostly */
 	struct engine_chain mem, disk;
 	uint32_t vcpus, mem_mb, disk_mb;
 	char qemu_version[64], machine[160], cpu[64], accel[8];

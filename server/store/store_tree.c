@@ -31,7 +31,9 @@
 	" UNION SELECT p.parent FROM points p JOIN mine ON p.id = mine.id"                 \
 	" WHERE p.parent IS NOT NULL)"
 
+/* The shared template stands for what a server made of it (vm/template_own.c). */
 static const char points_tail[] = "WHERE id IN (WITH RECURSIVE " MINE " SELECT id FROM mine)"
+                                  " AND (kind <> 'template' OR parent IS NULL)"
                                   " ORDER BY created_ms, id";
 
 static const char layers_sql[] =

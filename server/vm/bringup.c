@@ -102,7 +102,7 @@ void vm_take_down(struct vm *vm)
 
 	reaper_remove(vm);
 	drop_guest(vm);
-	vm->stalled = vm->trusts = vm->sited = false;
+	vm->stalled = vm->trusts = vm->sited = vm->untold = false;
 	if (vm->machine) {
 		owed = machine_kill(vm->machine, &err) < 0;
 		if (owed) {
@@ -268,6 +268,7 @@ static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 		r = after_drop(vm, b, r, err);
 	if (r == 0) {
 		log_times(vm, t_start - t0, t_cont - t_start, clock_us() - t_cont);
+		vm_told_already(vm, b->point);
 		if (!b->hidden)
 			r = vm_open_network(vm, /* as_built= */ true, err);
 	}

@@ -48,6 +48,9 @@ static int point_load(struct vmm *m, const char *id, struct engine_point *ret, s
 		                      .state_crc = p.state_crc,
 		                      .state_bytes = p.state_bytes };
 	snprintf(ret->id, sizeof(ret->id), "%s", p.id);
+	/* A template of a template is this server's own: template_own.c. */
+	snprintf(ret->line, sizeof(ret->line), "%s",
+	         p.kind == POINT_TEMPLATE && *p.parent ? p.parent : p.id);
 	snprintf(ret->qemu_version, sizeof(ret->qemu_version), "%s", p.qemu_version);
 	snprintf(ret->machine, sizeof(ret->machine), "%s", p.machine);
 	snprintf(ret->cpu, sizeof(ret->cpu), "%s", p.cpu);

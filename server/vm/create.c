@@ -76,7 +76,7 @@ void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p, s
 	i->mem_mb = p->mem_mb;
 	i->disk_mb = p->disk_mb;
 	snprintf(row->base_point, sizeof(row->base_point), "%s", p->id);
-	snprintf(row->head, sizeof(row->head), "%s", p->id);
+	snprintf(row->head, sizeof(row->head), "%s", p->line);
 	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
 	         p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
 	snprintf(row->disk_layer, sizeof(row->disk_layer), "%s",
@@ -181,7 +181,7 @@ static int create(struct vmm *m, const struct vm_create_opts *o, bool *ret_ready
 		r = create_from(m, &full, point, ret, err);
 	vmm_release(m, point);
 	if (r < 0 && err && err->tag == ERR_POINT_DAMAGED)
-		size_forget(m, point, "it is damaged");
+		own_forget(m, point), size_forget(m, point, "it is damaged");
 	if (r < 0 && o->snapshot_id)
 		snapshot_fault(m, o->snapshot_id, err);
 	if (r < 0)

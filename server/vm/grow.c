@@ -101,10 +101,13 @@ static int thaw_grown(struct vm *vm, const struct engine_point *p, uint32_t disk
 int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stage_size *size,
                   struct bringup *b, struct err *err)
 {
-	bool template = strcmp(p->id, vm->m->template_point) == 0;
+	bool template;
 	char written[ID_SIZE] = "";
 	int r;
 
+	mutex_lock(&vm->m->lock);
+	template = template_is(vm->m, p->id);
+	mutex_unlock(&vm->m->lock);
 	if (size->disk_mb < p->disk_mb)
 		return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
 		               "a disk of %u MB cannot be changed to %u MB", p->disk_mb,

@@ -91,6 +91,7 @@ int vmm_trust(struct vmm *m, const char *ca_pem, const char *domain, struct err 
 	m->ca_pem = copy;
 	memcpy(m->ca_hash, hash, sizeof(hash));
 	snprintf(m->ca_domain, sizeof(m->ca_domain), "%s", domain);
+	cond_broadcast(&m->cond);
 	return 0;
 }
 
@@ -107,25 +108,29 @@ static char *local_ca(const struct vm *vm, struct guest_ca *ret)
 	return strdup(m->ca_pem);
 }
 
-void vm_trust_local(struct vm *vm)
+int vm_trust_local(struct vm *vm)
 {
 	struct err err = { 0 };
 	struct guest_ca ca = { .name = "pando-local" };
 	uint64_t t0 = clock_us();
 	autofree char *pem = vm->trusts ? NULL : local_ca(vm, &ca);
+	int r;
 
 	if (!pem)
-		return;
+		return 0;
 	ca.pem = pem;
 	vm->trusts = true;
-	if (vm_trust_ca(vm, &ca, &err) == 0) {
+	r = vm_trust_ca(vm, &ca, &err);
+	if (r == 0) {
 		vm_log(vm, LOG_LV_DEBUG, "trusts this server's CA after %.1f ms",
 		       (double)(clock_us() - t0) / 1e3);
 	} else {
+		vm->untold = true;
 		vm_log(vm, LOG_LV_WARN, "does not trust this server's CA: %s", err.msg);
 		vm_tell(vm, EVENT_WARN,
 		        "names of this server are not trusted over HTTPS in the VM: %s", err.msg);
 	}
+	return r;
 }
 
 void vm_net_trust(struct vm *vm)

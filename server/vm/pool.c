@@ -179,14 +179,15 @@ static bool is_hot(const struct hot *h, uint64_t now)
 }
 
 /* The point of which one more should be ready; false: none. m->lock held. */
-static bool wanted(struct vmm *m, char ret_point[ID_SIZE])
+static bool wanted(struct vmm *m, char ret_point[ID_SIZE]) REQUIRES(&m->lock)
 {
 	struct pool *p = m->pool;
 	uint64_t now = clock_ms();
 
 	if (p->n >= POOL_MAX || memory(p) + POOL_VM_MB > m->conf.pool_mem_mb)
 		return false;
-	if (!strcmp(m->template_state, "ready") && count(p, m->template_point) < m->conf.pool) {
+	if (!strcmp(m->template_state, "ready") && !own_pending(m) &&
+	    count(p, m->template_point) < m->conf.pool) {
 		snprintf(ret_point, ID_SIZE, "%s", m->template_point);
 		return true;
 	}
@@ -267,7 +268,7 @@ static struct ready *pop(struct vmm *m, const char *point)
 	struct ready *r = NULL;
 	LOCK_SCOPE(&m->lock);
 
-	if (strcmp(point, m->template_point) != 0)
+	if (!template_is(m, point))
 		note_use(m, point);
 	for (size_t i = 0; i < p->n && !r; i++) {
 		if (strcmp(p->ready[i]->point.id, point) != 0)

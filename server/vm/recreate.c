@@ -27,7 +27,7 @@ void vm_fill_origin(struct vm *vm, const char *point)
 
 	LOCK_SCOPE(&m->lock);
 	vm->row.origin[0] = '\0';
-	if (vm->row.info.recreate && strcmp(point, m->template_point) != 0)
+	if (vm->row.info.recreate && !template_is(m, point))
 		snprintf(vm->row.origin, ID_SIZE, "%s", point);
 }
 
@@ -68,14 +68,10 @@ int vm_make_anew(struct vm *vm, struct err *err)
 	struct store_vm before = vm->row;
 	struct engine_point p;
 	char point[ID_SIZE];
-	int r = 0;
+	int r;
 
-	if (*vm->row.origin)
-		snprintf(point, sizeof(point), "%s", vm->row.origin);
-	else
-		r = template_wait(vm->m, point, err);
-	if (r == 0)
-		r = vmm_point_hold(vm->m, point, err);
+	snprintf(point, sizeof(point), "%s", vm->row.origin);
+	r = *point ? vmm_point_hold(vm->m, point, err) : template_hold(vm->m, point, err);
 	if (r < 0)
 		return r;
 	r = point_take(vm->m, point, &p, err);
@@ -83,7 +79,7 @@ int vm_make_anew(struct vm *vm, struct err *err)
 		vm->row.info.vcpus = p.vcpus;
 		vm->row.info.mem_mb = p.mem_mb;
 		vm->row.info.disk_mb = p.disk_mb;
-		snprintf(vm->row.head, ID_SIZE, "%s", p.id);
+		snprintf(vm->row.head, ID_SIZE, "%s", p.line);
 		r = vm_thaw(vm, &p, err);
 		point_drop(vm->m, &p);
 	}

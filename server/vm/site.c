@@ -232,6 +232,7 @@ static void refresh(struct vmm *m, struct site *s) REQUIRES(&m->lock)
 	memcpy(s->hash, fresh.hash, sizeof(s->hash));
 	if (make_stamp(s, &err) == 0)
 		log_info("PANDO_GUEST_CA: %zu certificates were read again", s->n_cas);
+	cond_broadcast(&m->cond); /* this server's own template is another now */
 }
 
 /* The hosts of up to two URLs, separated by a space. */
@@ -289,7 +290,15 @@ int vmm_site(struct vmm *m, const struct vm_site *in, struct err *err)
 	}
 	LOCK_SCOPE(&m->lock);
 	m->site = s;
+	cond_broadcast(&m->cond);
 	return 0;
+}
+
+const char *site_stamp(struct vmm *m)
+{
+	if (m->site)
+		refresh(m, m->site);
+	return m->site ? m->site->stamp : "-";
 }
 
 /* ---- a guest ---- */
@@ -319,7 +328,7 @@ static int tell(struct vm *vm, struct told *t)
 	LOCK_SCOPE(&m->lock);
 
 	s = m->site;
-	if (!s || m->template_vm == vm) /* the template is shared by servers */
+	if (!s || vm->template) /* the template is shared by servers */
 		return 0;
 	refresh(m, s);
 	for (size_t i = 0; i < V_N; i++)
@@ -369,7 +378,7 @@ static int apply(struct vm *vm, const struct told *t, struct err *err)
 	return r < 0 ? r : vm_run_script(vm, script, (const char *const *)t->var, NULL, err);
 }
 
-void vm_site_apply(struct vm *vm)
+int vm_site_apply(struct vm *vm)
 {
 	AUTO(told_done) struct told t = { 0 };
 	struct err err = { 0 };
@@ -377,7 +386,7 @@ void vm_site_apply(struct vm *vm)
 	int r = vm->sited ? 0 : tell(vm, &t);
 
 	if (r == 0)
-		return;
+		return 0;
 	vm->sited = true;
 	if (r < 0)
 		err_set(&err, r, "out of memory");
@@ -386,9 +395,11 @@ void vm_site_apply(struct vm *vm)
 	if (r == 0) {
 		vm_log(vm, LOG_LV_DEBUG, "has the site's settings after %.1f ms",
 		       (double)(clock_us() - t0) / 1e3);
-		return;
+		return 0;
 	}
+	vm->untold = true;
 	vm_log(vm, LOG_LV_WARN, "has not the site's settings (PANDO_GUEST_*): %s", err.msg);
 	vm_tell(vm, EVENT_WARN,
 	        "proxy, mirrors and certificates of the site are not set in the VM: %s", err.msg);
+	return r;
 }

@@ -126,8 +126,8 @@ void sizes_sweep(struct vmm *m)
 		if (store_point_get(m->store, t[i].point, &p, NULL) < 0)
 			continue;
 		template_job(m, p.vcpus, p.mem_mb, &j);
-		if (strcmp(j.key, t[i].key) == 0)
-			continue;
+		if (strncmp(j.key, t[i].key, strlen(j.key)) == 0)
+			continue; /* or made of it: template_own.c */
 		if (store_template_drop(m->store, t[i].key, t[i].point, &err) < 0)
 			log_obj(LOG_LV_WARN, "template", t[i].key, "was not removed: %s", err.msg);
 		else
@@ -461,13 +461,14 @@ int size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_m
 
 	vcpus = vcpus ? vcpus : m->conf.vcpus;
 	mem_mb = mem_mb ? mem_mb : m->conf.mem_mb;
+	if (is_default(m, vcpus, mem_mb)) {
+		r = template_hold(m, ret_point, err);
+		if (r == 0 && ret_key)
+			snprintf(ret_key, 32, "%s", m->template_key);
+		return r;
+	}
 	if ((r = template_wait(m, ret_point, err)) < 0)
 		return r;
-	if (is_default(m, vcpus, mem_mb)) {
-		if (ret_key)
-			snprintf(ret_key, 32, "%s", m->template_key);
-		return vmm_point_hold(m, ret_point, err);
-	}
 	if ((r = permit(m, account, vcpus, mem_mb, err)) < 0)
 		return r;
 	mutex_lock(&m->lock);

@@ -248,12 +248,11 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 
 int vmm_template_hold(struct vmm *m, char ret_point[ID_SIZE], char ret_key[32], struct err *err)
 {
-	int r = template_wait(m, ret_point, err);
+	int r = template_hold(m, ret_point, err);
 
-	if (r < 0)
-		return r;
-	snprintf(ret_key, 32, "%s", m->template_key);
-	return vmm_point_hold(m, ret_point, err);
+	if (r == 0)
+		snprintf(ret_key, 32, "%s", m->template_key);
+	return r;
 }
 
 int vmm_size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_mb,

@@ -66,7 +66,7 @@ void template_job(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct templat
 }
 
 /* Opens every layer once: the checksums are compared, and the page cache is warm. */
-static int check(struct vmm *m, const char *point, struct err *err)
+int template_check(struct vmm *m, const char *point, struct err *err)
 {
 	struct engine_point p;
 	int r = point_take(m, point, &p, err);
@@ -78,7 +78,7 @@ static int check(struct vmm *m, const char *point, struct err *err)
 	return r;
 }
 
-static int run_step(struct vm *vm, const char *command, struct err *err)
+int template_step(struct vm *vm, const char *command, struct err *err)
 {
 	struct guest_exec_req req = { .command = command, .timeout_ms = vm->m->t.boot_done };
 	struct guest_exec_result res = { 0 };
@@ -110,10 +110,10 @@ static int settle_guest(struct vm *vm, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < last; i++)
-		r = run_step(vm, steps[i], err);
+		r = template_step(vm, steps[i], err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cells); i++)
 		r = guest_code_warm(vm->guest, &cells[i], vm->m->t.boot_done, err);
-	return r < 0 ? r : run_step(vm, steps[last], err);
+	return r < 0 ? r : template_step(vm, steps[last], err);
 }
 
 /* The one that the default template stands on: the image is on the disk once. */
@@ -238,7 +238,7 @@ int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID
 
 	if (store_template_get(m->store, j->key, point, NULL) == 0) {
 		note(m, j, "checking");
-		r = check(m, point, err);
+		r = template_check(m, point, err);
 		if (r == 0)
 			goto ready;
 		log_obj(LOG_LV_WARN, "template", j->key, "cannot be used and is created again: %s",
@@ -247,7 +247,7 @@ int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID
 	r = template_import(m, j, err);
 	if (r == 0)
 		r = store_template_get(m->store, j->key, point, err);
-	if (r == 0 && (r = check(m, point, err)) == 0)
+	if (r == 0 && (r = template_check(m, point, err)) == 0)
 		goto ready;
 	if (r != -ENOENT) {
 		log_obj(LOG_LV_WARN, "template", j->key, "in the cache cannot be used: %s",
@@ -284,6 +284,7 @@ static int ensure(struct vmm *m, struct err *err)
 		return r;
 	mutex_lock(&m->lock);
 	snprintf(m->template_point, sizeof(m->template_point), "%s", point);
+	snprintf(m->template_shared, sizeof(m->template_shared), "%s", point);
 	mutex_unlock(&m->lock);
 	note_state(m, "ready", "ready");
 	return 0;
@@ -319,13 +320,15 @@ void *template_main(void *arg)
 
 	if (ensure(m, &err) == 0) {
 		sizes_sweep(m);
-	} else {
-		log_error("%s", err.msg);
-		mutex_lock(&m->lock);
-		m->template_err = err;
-		mutex_unlock(&m->lock);
-		note_state(m, "failed", err.msg);
+		vmm_collect_soon(m);
+		own_keep(m);
+		return NULL;
 	}
+	log_error("%s", err.msg);
+	mutex_lock(&m->lock);
+	m->template_err = err;
+	mutex_unlock(&m->lock);
+	note_state(m, "failed", err.msg);
 	vmm_collect_soon(m);
 	return NULL;
 }
@@ -347,6 +350,22 @@ int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 		               "there is no template: %.300s", m->template_note);
 	return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 	               "the template is not ready yet (%.200s)", m->template_note);
+}
+
+/* The one that it was a moment ago may be gone. */
+int template_hold(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
+{
+	char before[ID_SIZE] = "";
+
+	for (;;) {
+		int r = template_wait(m, ret_point, err);
+
+		if (r == 0)
+			r = vmm_point_hold(m, ret_point, err);
+		if (r != -ENOENT || strcmp(ret_point, before) == 0)
+			return r;
+		snprintf(before, sizeof(before), "%s", ret_point);
+	}
 }
 
 int vmm_wait_template(struct vmm *m, struct err *err)

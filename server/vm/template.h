@@ -15,6 +15,12 @@ void template_job(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct templat
 int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID_SIZE],
                   struct err *err);
 
+/* Opens every layer once: the checksums are compared, and the page cache is warm. */
+int template_check(struct vmm *m, const char *point, struct err *err);
+int template_step(struct vm *vm, const char *command, struct err *err); /* must succeed */
+/* template_own.c: the default template with what this server tells guests, as long as it runs */
+void own_keep(struct vmm *m);
+
 /* The bottom layer of its disk, held: the caller releases it. */
 int template_base_layer(struct vmm *m, const struct template_job *j, struct store_layer *ret,
                         struct err *err);

@@ -75,9 +75,11 @@ int template_freeze(struct vm *vm, const struct template_job *j, struct bringup 
 		r = engine_layer_crc(m->engine, b->layer.id, &layers[0].bytes, &layers[0].crc, err);
 	layers[0].has_crc = true;
 	snprintf(layers[1].id, ID_SIZE, "%s", mem_id);
+	snprintf(layers[1].parent, ID_SIZE, "%s", vm->row.base_mem);
 	layers[1].bytes = f.mem_bytes;
 	layers[1].crc = f.mem_crc;
 	snprintf(p.id, ID_SIZE, "%s", point);
+	snprintf(p.parent, ID_SIZE, "%s", vm->row.head);
 	snprintf(p.mem_layer, ID_SIZE, "%s", mem_id);
 	snprintf(p.disk_layer, ID_SIZE, "%s", b->layer.id);
 	snprintf(p.qemu_version, sizeof(p.qemu_version), "%s", i->qemu_version);

@@ -261,6 +261,7 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 		unquiesce(vm);
 		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
+	vm_note_told(vm, point);
 	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms", (unsigned long long)f.mem_pages,
 	       (double)f.write_us / 1e3);
 	return 0;

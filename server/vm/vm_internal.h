@@ -40,6 +40,8 @@ struct vm_net {
 	bool waits; /* being built: the policy is for what comes out */
 };
 
+#define TOLD_SIZE 15 /* a hash of what this server tells guests */
+
 struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
@@ -58,6 +60,9 @@ struct vm {
 	bool template;     /* it exists to be frozen: template.c */
 	bool trusts;       /* its guest was given this server's CA since it was started or thawed */
 	bool sited;        /* the same of the site's settings */
+	bool untold;       /* one of them failed */
+	char told[TOLD_SIZE];     /* what this server told when it came up; vm->lock */
+	char told_point[ID_SIZE]; /* the point it was suspended as, and knew that; or "" */
 	struct vm_net net; /* vm->lock */
 	bool gone;         /* deleted; vm->lock */
 	bool buried;       /* the same, for those without the lock; m->lock */
@@ -140,7 +145,10 @@ struct vmm {
 	struct vm *template_vm
 	        GUARDED_BY(lock); /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
-	char template_point[ID_SIZE] GUARDED_BY(lock);
+	char template_point[ID_SIZE] GUARDED_BY(lock);  /* thawed: the shared one, or our own */
+	char template_shared[ID_SIZE] GUARDED_BY(lock); /* the same for all servers */
+	char own_told[TOLD_SIZE] GUARDED_BY(lock);      /* in our own; "": there is none */
+	char own_failed[TOLD_SIZE] GUARDED_BY(lock);    /* the last that could not be made */
 	char template_state[16] GUARDED_BY(lock), template_note[256] GUARDED_BY(lock);
 	struct err template_err;
 	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
@@ -169,7 +177,7 @@ struct vmm {
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
 	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
-	bool keeping, making_ready, making_blank, making_size; /* who is at work; m->lock */
+	bool keeping, making_ready, making_blank, making_size, making_own; /* at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread,
 	        sizes_thread, history_thread;
 	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,
@@ -391,13 +399,14 @@ int vm_net_renamed(struct vm *vm, const char *was, struct err *err);
 /* An authority for the VM, if the policy needs one and there is none. */
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
 int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);
-void vm_trust_local(struct vm *vm); /* the guest trusts this server's CA; likewise */
+int vm_trust_local(struct vm *vm); /* the guest trusts this server's CA; likewise */
 int vm_trust_ca(struct vm *vm, const struct guest_ca *ca, struct err *err);
 int vm_run_script(struct vm *vm, const char *script, const char *const *env, const char *input,
                   struct err *err);
 /* site.c: the guest has what the site's settings say; says so when not */
-void vm_site_apply(struct vm *vm);
+int vm_site_apply(struct vm *vm);
 void site_free(struct site *s);
+const char *site_stamp(struct vmm *m) REQUIRES(&m->lock); /* "-": no settings, ever */
 void vm_net_trust(struct vm *vm);  /* the guest trusts that authority; says so when not */
 void vm_net_forget(struct vm *vm); /* its names */
 void vm_net_done(struct vm_net *n);
@@ -565,6 +574,15 @@ void greet_end(struct vmm *m);
 void *template_main(void *arg);
 void template_end(struct vmm *m); /* joins its thread, ending a boot in progress */
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
+int template_hold(struct vmm *m, char ret_point[ID_SIZE], struct err *err); /* and held */
+/* The default one, shared or this server's own. */
+bool template_is(const struct vmm *m, const char *point) REQUIRES(&m->lock);
+/* template_own.c: this server's own template is wanted and not there yet. */
+bool own_pending(struct vmm *m) REQUIRES(&m->lock);
+void own_forget(struct vmm *m, const char *point); /* it is damaged; fine for any point */
+/* A guest thawed from that point (NULL: none) is not told again what it knows; vm->lock. */
+void vm_told_already(struct vm *vm, const struct engine_point *p);
+void vm_note_told(struct vm *vm, const char *point); /* it was suspended as that point */
 void *keeper_main(void *arg);
 void *reaper_main(void *arg);
 void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */
