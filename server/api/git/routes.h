@@ -15,7 +15,7 @@ ROUTE(POST, "/git/v1/repo", SCOPE_ACCOUNT, MIB(64), api_repo_create, ROUTE_MANY,
       "Create a repository")
 DOC(BODY, "RepoNew")
 DOC(REPLY, "{repoId: string}")
-DOC(FAILS, "GIT_INVALID_REQUEST GIT_REPO_LIMIT_EXCEEDED SOURCE_IMPORT_CONFLICT SOURCE_UNAUTHORIZED SOURCE_NOT_FOUND IMPORT_SUBDIR_NOT_FOUND")
+DOC(FAILS, "INVALID_FILE_PATH INVALID_FILE_CHANGE INVALID_BASE64_CONTENT PATH_NOT_FOUND GIT_INVALID_REQUEST GIT_REPO_LIMIT_EXCEEDED SOURCE_IMPORT_CONFLICT SOURCE_UNAUTHORIZED SOURCE_NOT_FOUND IMPORT_SUBDIR_NOT_FOUND")
 ROUTE(GET, "/git/v1/repo", SCOPE_SELF, NO_BODY, api_repo_list, 0,
       "List repositories")
 DOC(QUERY, "limit?: int, offset?: int, search?: string")
@@ -48,24 +48,24 @@ ROUTE(GET, REPO "/contents", SCOPE_GIT_READ, NO_BODY, api_repo_contents, 0,
 DOC(ID, "repoRoot")
 DOC(QUERY, "rev?: string =branch, tag or commit; the default branch if left out=, ref?: string =older name of rev=, recursive?: bool")
 DOC(REPLY, "ContentEntry")
-DOC(FAILS, "REFERENCE_NOT_FOUND CONTENT_NOT_FOUND PATH_NOT_FOUND INVALID_REVISION GET_CONTENT_FAILED NO_DEFAULT_BRANCH")
+DOC(FAILS, "COMMIT_NOT_FOUND REFERENCE_NOT_FOUND CONTENT_NOT_FOUND PATH_NOT_FOUND INVALID_REVISION GET_CONTENT_FAILED NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/contents/", SCOPE_GIT_READ, NO_BODY, api_repo_contents, ROUTE_ALIAS,
       "The root directory")
 ROUTE(GET, REPO "/contents/{*path}", SCOPE_GIT_READ, NO_BODY, api_repo_contents, 0,
       "A file with its bytes, or a directory")
 DOC(QUERY, "rev?: string =branch, tag or commit; the default branch if left out=, ref?: string =older name of rev=, recursive?: bool")
 DOC(REPLY, "ContentEntry")
-DOC(FAILS, "REFERENCE_NOT_FOUND CONTENT_NOT_FOUND PATH_NOT_FOUND INVALID_REVISION GET_CONTENT_FAILED NO_DEFAULT_BRANCH")
+DOC(FAILS, "COMMIT_NOT_FOUND REFERENCE_NOT_FOUND CONTENT_NOT_FOUND PATH_NOT_FOUND INVALID_REVISION GET_CONTENT_FAILED NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/tarball", SCOPE_GIT_READ, NO_BODY, api_repo_tarball, 0,
       "A revision's files as a tar archive")
 DOC(QUERY, "rev?: string =branch, tag or commit; the default branch if left out=, ref?: string =older name of rev=")
 DOC(SENDS, "application/x-tar")
-DOC(FAILS, "REFERENCE_NOT_FOUND INVALID_REVISION NO_DEFAULT_BRANCH")
+DOC(FAILS, "COMMIT_NOT_FOUND REFERENCE_NOT_FOUND INVALID_REVISION NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/zip", SCOPE_GIT_READ, NO_BODY, api_repo_zip, 0,
       "A revision's files as a zip archive")
 DOC(QUERY, "rev?: string =branch, tag or commit; the default branch if left out=, ref?: string =older name of rev=")
 DOC(SENDS, "application/zip")
-DOC(FAILS, "REFERENCE_NOT_FOUND INVALID_REVISION NO_DEFAULT_BRANCH")
+DOC(FAILS, "COMMIT_NOT_FOUND REFERENCE_NOT_FOUND INVALID_REVISION NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/git/refs/heads/", SCOPE_GIT_READ, NO_BODY, api_repo_branches, ROUTE_ALIAS,
       "List branches")
 ROUTE(GET, REPO "/git/refs/heads", SCOPE_GIT_READ, NO_BODY, api_repo_branches, ROUTE_ALIAS,
@@ -117,7 +117,7 @@ DOC(FAILS, "BRANCH_NOT_FOUND NO_DEFAULT_BRANCH COMMIT_NOT_FOUND COMMIT_NOT_IN_BR
 ROUTE(POST, REPO "/git/commits", SCOPE_GIT_WRITE, MIB(1), api_repo_commit_object, 0,
       "Create a commit object from a tree and parents; no branch moves")
 DOC(BODY, "CommitObjectNew")
-DOC(REPLY, "Commit")
+DOC(REPLY, "{commit: Commit}")
 DOC(FAILS, "GIT_INVALID_REQUEST TREE_NOT_FOUND PARENT_NOT_FOUND")
 ROUTE(GET, REPO "/git/commits/{hash}", SCOPE_GIT_READ, NO_BODY, api_repo_commit, 0,
       "Get a commit")
@@ -127,7 +127,7 @@ ROUTE(POST, REPO "/commits", SCOPE_GIT_WRITE, FILE_BODY, api_repo_commit_create,
       "Commit changes to files")
 DOC(BODY, "CommitNew")
 DOC(REPLY, "{commit: Commit}")
-DOC(FAILS, "GIT_INVALID_REQUEST INVALID_FILE_CHANGE INVALID_FILE_PATH INVALID_BASE64_CONTENT CONFLICTING_PARENT BRANCH_NOT_FOUND "
+DOC(FAILS, "PATH_NOT_FOUND COMMIT_NOT_FOUND GIT_INVALID_REQUEST INVALID_FILE_CHANGE INVALID_FILE_PATH INVALID_BASE64_CONTENT CONFLICTING_PARENT BRANCH_NOT_FOUND "
     "GIT_REPO_LIMIT_EXCEEDED ROOTFS_STORAGE_QUOTA_EXCEEDED")
 ROUTE(GET, REPO "/compare", SCOPE_GIT_READ, NO_BODY, api_repo_compare, 0,
       "How two revisions relate and which files differ")
@@ -258,12 +258,12 @@ DOC(FAILS, "GIT_REPO_LIMIT_EXCEEDED")
 ROUTE(POST, "/{repo}/info/lfs/objects/batch", SCOPE_GIT_HTTP, MIB(1), api_lfs_batch, ROUTE_READS,
       "Git LFS: where large files are")
 DOC(BODY_TYPE, "application/vnd.git-lfs+json")
-DOC(SENDS, "application/vnd.git-lfs+json")
+DOC(REPLY, "{transfer: string, objects: any[], hash_algo: string}")
 DOC(FAILS, "GIT_INVALID_REQUEST UNSUPPORTED_TRANSFER")
 ROUTE(GET, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_HTTP, NO_BODY, api_lfs_get, 0,
       "Git LFS: a large file")
 DOC(SENDS, "application/octet-stream")
-DOC(FAILS, "INVALID_OBJECT_ID NOT_FOUND")
+DOC(FAILS, "CONTENT_NOT_FOUND INVALID_OBJECT_ID NOT_FOUND")
 ROUTE_INTAKE(PUT, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_HTTP, api_lfs_put, api_lfs_intake,
       "Git LFS: upload a large file")
 DOC(BODY_TYPE, "application/octet-stream")
