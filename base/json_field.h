@@ -47,18 +47,33 @@ struct json_field {
 	unsigned flags;
 	int64_t min, max;    /* numbers; max is also the room for strings */
 	size_t presence_off; /* of an enum json_presence that records it, or JSON_NO_PRESENCE */
+	/* For the description of the API: the type where `type` does not say it, as in
+	 * server/api/doc/schema.h; and words on it. NULL: none. */
+	const char *as, *help;
 };
 
+/* A table with a name, for that description: JSON_TABLE(KeyNew, key_fields); */
+struct json_table {
+	const char *name;
+	const struct json_field *fields;
+	size_t n;
+};
+#define JSON_TABLE(name_, fields_)                                      \
+	const struct json_table json_table_##name_ = { #name_, fields_, \
+		                                       sizeof(fields_) / sizeof((fields_)[0]) }
+
 /* clang-format off */
-#define JSON_FIELD_STR(struct_, member, name_, flags_) \
+/* What follows the last argument is `as` and `help`. */
+#define JSON_FIELD_STR(struct_, member, name_, flags_, ...) \
 	{ name_, JSON_WANT_STR, offsetof(struct struct_, member), flags_, 0, \
-	  sizeof(((struct struct_ *)0)->member), JSON_NO_PRESENCE }
-#define JSON_FIELD(type_, struct_, member, name_, flags_, min_, max_) \
-	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, JSON_NO_PRESENCE }
+	  sizeof(((struct struct_ *)0)->member), JSON_NO_PRESENCE, ##__VA_ARGS__ }
+#define JSON_FIELD(type_, struct_, member, name_, flags_, min_, max_, ...) \
+	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, JSON_NO_PRESENCE, \
+	  ##__VA_ARGS__ }
 /* The same, with a struct member of type enum json_presence that records whether it was present. */
-#define JSON_FIELD_P(type_, struct_, member, presence_, name_, flags_, min_, max_) \
+#define JSON_FIELD_P(type_, struct_, member, presence_, name_, flags_, min_, max_, ...) \
 	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, \
-	  offsetof(struct struct_, presence_) }
+	  offsetof(struct struct_, presence_), ##__VA_ARGS__ }
 /* clang-format on */
 
 /*
@@ -100,9 +115,9 @@ void json_seen_watch(struct json_seen *s); /* NULL: no longer */
 /* Further members that are known, but not read with this table: only their names count. */
 void json_fields_know(const json_t *object, const char *prefix, const struct json_field *fields,
                       size_t n_fields);
-#define JSON_NAME(name_)                                           \
-	{                                                          \
-		name_, JSON_WANT_ANY, 0, 0, 0, 0, JSON_NO_PRESENCE \
+#define JSON_NAME(name_, ...)                                                     \
+	{                                                                         \
+		name_, JSON_WANT_ANY, 0, 0, 0, 0, JSON_NO_PRESENCE, ##__VA_ARGS__ \
 	}
 /*
  * Calls fn for each member of an object below root that was looked at and does not know it; a null

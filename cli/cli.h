@@ -130,12 +130,13 @@ void cli_parsed_done(struct cli_parsed *p);
 /* "90", "30s", "5m", "2h", "1d"; -EINVAL. */
 int cli_duration(const char *s, long long *ret_ms);
 
-/* ---- doc.c, doc_text.c, doc_man.c: help and man pages from the table ---- */
+/* ---- doc.c, doc_text.c, doc_man.c, doc_md.c: help and man pages from the table ---- */
 void cli_help_all(FILE *f);
 void cli_help_noun(FILE *f, const struct cli_noun *n);
 void cli_help_verb(FILE *f, const struct cli_noun *n, const struct cli_verb *v);
 /* n NULL: pando(1) itself. */
 void cli_man(FILE *f, const struct cli_noun *n);
+void cli_markdown(FILE *f); /* all commands: docs/COMMANDS.md */
 
 /* ---- client.c ---- */
 struct cli *cli_new(void);

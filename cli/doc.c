@@ -190,7 +190,8 @@ static void page_noun(const struct doc_ops *d, FILE *f, const struct cli_noun *n
 		d->para(f, sentence);
 		put_verb_body(d, f, v);
 	}
-	put_common(d, f);
+	if (d != &doc_md) /* there, all commands are on one page */
+		put_common(d, f);
 	for (size_t k = 0; (v = cli_nth_verb(n, k)); k++) {
 		if (v->examples && !examples)
 			d->section(f, "Examples");
@@ -238,6 +239,18 @@ void cli_help_verb(FILE *f, const struct cli_noun *n, const struct cli_verb *v)
 		d->section(f, "Examples");
 		put_examples(d, f, v->examples);
 	}
+}
+
+void cli_markdown(FILE *f)
+{
+	fputs("# Commands\n\nEvery command of `pando` with its options, from the table that also "
+	      "makes `--help` and "
+	      "the man pages: `pando help --markdown`.\n",
+	      f);
+	page_all(&doc_md, f);
+	for (size_t i = 0; cli_nouns[i]; i++)
+		if (is_shown(cli_nouns[i]))
+			page_noun(&doc_md, f, cli_nouns[i], /* whole= */ true);
 }
 
 void cli_man(FILE *f, const struct cli_noun *n)

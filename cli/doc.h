@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/doc.h - a page of documentation and its two output formats; for doc*.c */
+/* cli/doc.h - a page of documentation and its output formats; for doc*.c */
 #pragma once
 
 #include <stdio.h>
@@ -15,4 +15,4 @@ struct doc_ops {
 	void (*item)(FILE *f, const char *term, const char *text);
 	void (*example)(FILE *f, const char *what, const char *command);
 };
-extern const struct doc_ops doc_text, doc_man;
+extern const struct doc_ops doc_text, doc_man, doc_md;

@@ -3,7 +3,7 @@
 #include "base/auto.h"
 #include "cli/cli.h"
 
-enum { O_MAN, O_LIST };
+enum { O_MAN, O_LIST, O_MARKDOWN };
 
 static int help(struct cli *c, const struct cli_args *a)
 {
@@ -21,7 +21,9 @@ static int help(struct cli *c, const struct cli_args *a)
 		return cli_fail(CLI_USAGE,
 		                "unknown command '%s%s%s': 'pando --help' lists all commands",
 		                a->arg[0], a->arg[1] ? " " : "", a->arg[1] ? a->arg[1] : "");
-	if (a->opt[O_MAN])
+	if (a->opt[O_MARKDOWN])
+		cli_markdown(stdout);
+	else if (a->opt[O_MAN])
 		cli_man(stdout, n);
 	else if (v)
 		cli_help_verb(stdout, n, v);
@@ -38,7 +40,8 @@ static const struct cli_verb verbs[] = {
 	  "show the help of a command",
 	  help,
 	  { { "man", NULL, "as the source of a man page" },
-	    { "list", NULL, "list command names, one per line" } },
+	    { "list", NULL, "list command names, one per line" },
+	    { "markdown", NULL, "every command, as Markdown" } },
 	  .flags = CLI_LOCAL,
 	  .examples = "pando help vm exec # the same as pando vm exec --help\n"
 	              "pando help --man vm | man -l - # a man page that is not installed" },

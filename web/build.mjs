@@ -20,9 +20,11 @@ const out = path.resolve(args.includes('--out') ? args[args.indexOf('--out') + 1
 
 if (args.includes('--check')) {
 	const tsc = path.join(here, 'node_modules/typescript/bin/tsc');
-	const r = spawnSync(process.execPath, [tsc, '--noEmit', '-p', here], { stdio: 'inherit' });
-	if (r.status !== 0)
-		process.exit(1);
+	for (const project of [here, path.join(here, 'docs')]) {
+		const r = spawnSync(process.execPath, [tsc, '--noEmit', '-p', project], { stdio: 'inherit' });
+		if (r.status !== 0)
+			process.exit(1);
+	}
 }
 
 const options = {

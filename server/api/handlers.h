@@ -16,15 +16,13 @@
 #define ROUTE_INTAKE(method, pattern, scope, handler, takes, help)            \
 	int handler(struct request *req, struct reply *res, struct err *err); \
 	extern const struct intake takes;
+#define DOC(kind, text)
 
-#include "api/account/routes.h"
-#include "api/git/routes.h"
-#include "api/net/routes.h"
-#include "api/site/routes.h"
-#include "api/vms/routes.h"
+#include "api/lists.h"
 
 #undef ROUTE
 #undef ROUTE_INTAKE
+#undef DOC
 
 extern const struct route api_routes[]; /* routes.c: the table */
 extern const size_t api_n_routes;

@@ -64,10 +64,13 @@ struct persistence_body {
 };
 
 static const struct json_field persistence_fields[] = {
-	JSON_FIELD_STR(persistence_body, type, "type", JSON_REQUIRED),
+	JSON_FIELD_STR(persistence_body, type, "type", JSON_REQUIRED,
+	               "'sticky' | 'ephemeral' | 'persistent'"),
 	JSON_FIELD(JSON_WANT_I64, persistence_body, priority, "priority", JSON_NULLABLE, 0, 10),
-	JSON_FIELD_STR(persistence_body, event, "deleteEvent", JSON_NULLABLE),
+	JSON_FIELD_STR(persistence_body, event, "deleteEvent", JSON_NULLABLE,
+	               "'OnStop' | 'OnSuspend'"),
 };
+JSON_TABLE(Persistence, persistence_fields);
 
 int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
                       struct err *err)

@@ -144,22 +144,22 @@ struct body {
 	bool skip_cache, wait;
 	int64_t idle, wait_s;
 };
-#define PART(member, name) JSON_FIELD(JSON_WANT_ANY, body, member, name, 0, 0, 0)
+#define PART(member, name, as) JSON_FIELD(JSON_WANT_ANY, body, member, name, 0, 0, 0, as)
 static const struct json_field body_fields[] = {
-	PART(groups, "groups"),
-	PART(users, "users"),
-	PART(files, "additionalFiles"),
-	PART(apt, "aptDeps"),
-	PART(git, "git"),
-	PART(repos, "gitRepos"),
-	PART(systemd, "systemd"),
-	PART(runtimes, "runtimes"),
+	PART(groups, "groups", "SpecGroup[] | null"),
+	PART(users, "users", "SpecUser[] | null"),
+	PART(files, "additionalFiles", "{*: SpecFile} | null"),
+	PART(apt, "aptDeps", "string[] | null"),
+	PART(git, "git", "SpecGit | null"),
+	PART(repos, "gitRepos", "SpecRepo[] | null"),
+	PART(systemd, "systemd", "SpecSystemd | null"),
+	PART(runtimes, "runtimes", "string[] | null"),
 	JSON_FIELD_P(JSON_WANT_STRREF, body, workdir, workdir_seen, "workdir", JSON_NULLABLE, 0,
 	             SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, body, discriminator, "discriminator", JSON_NULLABLE, 0,
 	           SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, body, snapshot_id, "snapshotId", JSON_NULLABLE, 0, 128),
-	JSON_FIELD(JSON_WANT_OBJECT, body, snapshot, "snapshot", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, body, snapshot, "snapshot", JSON_NULLABLE, 0, 0, "Spec"),
 	JSON_FIELD(JSON_WANT_BOOL, body, skip_cache, "skipCache", JSON_NULLABLE, 0, 0),
 	JSON_FIELD_P(JSON_WANT_I64, body, idle, idle_seen, "idleTimeoutSeconds", JSON_NULLABLE, 1,
 	             IDLE_MAX),
@@ -168,6 +168,7 @@ static const struct json_field body_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE, 0,
 	           READY_MAX),
 };
+JSON_TABLE(SpecLayer, body_fields);
 
 #define GIVEN(j) ((j) && !json_is_null(j))
 
@@ -300,9 +301,10 @@ struct sources {
 	json_t *spec, *template;
 };
 static const struct json_field source_fields[] = {
-	JSON_FIELD(JSON_WANT_OBJECT, sources, spec, "spec", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, sources, template, "template", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, sources, spec, "spec", JSON_NULLABLE, 0, 0, "Spec"),
+	JSON_FIELD(JSON_WANT_OBJECT, sources, template, "template", JSON_NULLABLE, 0, 0, "Spec"),
 };
+JSON_TABLE(SpecSource, source_fields);
 
 static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret,
                       const char **ret_name, struct err *err)

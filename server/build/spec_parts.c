@@ -21,10 +21,12 @@ struct file {
 	bool executable;
 };
 static const struct json_field file_fields[] = {
-	JSON_FIELD(JSON_WANT_ANY, file, content, "content", JSON_REQUIRED, 0, 0),
-	JSON_FIELD(JSON_WANT_STRREF, file, encoding, "encoding", JSON_NULLABLE, 0, 16),
+	JSON_FIELD(JSON_WANT_ANY, file, content, "content", JSON_REQUIRED, 0, 0, "string"),
+	JSON_FIELD(JSON_WANT_STRREF, file, encoding, "encoding", JSON_NULLABLE, 0, 16,
+	           "'utf-8' | 'utf8' | 'base64'"),
 	JSON_FIELD(JSON_WANT_BOOL, file, executable, "executable", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(SpecFile, file_fields);
 
 /* Complete groups of four, so that decoding cannot fail later. */
 static bool base64_ok(const char *s, size_t n)
@@ -164,6 +166,7 @@ static const struct json_field repo_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, repo, path, "path", JSON_NULLABLE, 0, SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, repo, rev, "rev", JSON_NULLABLE, 0, 256),
 };
+JSON_TABLE(SpecRepo, repo_fields);
 #define GIT_TAG ERR_INVALID_GIT_REPO_SPEC_ERROR
 
 #define REPO_HOME "/root/" /* where a repository without a path goes */
@@ -248,6 +251,7 @@ static const struct json_field git_user_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, git_user, email, "email", JSON_NULLABLE, 0, 256),
 	JSON_FIELD(JSON_WANT_STRREF, git_user, signingkey, "signingkey", JSON_NULLABLE, 0, 1024),
 };
+JSON_TABLE(SpecGitUser, git_user_fields);
 
 static int check_config(const json_t *config, const char *where, struct spec_ctx *c, json_t **ret,
                         struct err *err)
@@ -284,9 +288,11 @@ struct git {
 	json_t *config, *repos;
 };
 static const struct json_field git_fields[] = {
-	JSON_FIELD(JSON_WANT_OBJECT, git, config, "config", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ARRAY, git, repos, "repos", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, git, config, "config", JSON_NULLABLE, 0, 0,
+	           "{user?: SpecGitUser}"),
+	JSON_FIELD(JSON_WANT_ARRAY, git, repos, "repos", JSON_NULLABLE, 0, 0, "SpecRepo[]"),
 };
+JSON_TABLE(SpecGit, git_fields);
 
 int spec_git(const json_t *git, const json_t *repos, const char *where, struct spec_ctx *c,
              json_t **ret_config, json_t **ret_repos, struct err *err)

@@ -12,10 +12,11 @@ struct sizing {
 	json_t *vcpus, *mem_gb, *disk_gb;
 };
 static const struct json_field sizing_fields[] = {
-	JSON_FIELD(JSON_WANT_ANY, sizing, vcpus, "vcpuCount", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, sizing, mem_gb, "memSizeGb", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, sizing, disk_gb, "rootfsSizeGb", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, sizing, vcpus, "vcpuCount", 0, 0, 0, "int | null"),
+	JSON_FIELD(JSON_WANT_ANY, sizing, mem_gb, "memSizeGb", 0, 0, 0, "int | null"),
+	JSON_FIELD(JSON_WANT_ANY, sizing, disk_gb, "rootfsSizeGb", 0, 0, 0, "int | null"),
 };
+JSON_TABLE(Sizing, sizing_fields);
 
 const char *spec_has_size(const json_t *layer)
 {

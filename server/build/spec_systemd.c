@@ -25,6 +25,7 @@ static const struct json_field restart_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, restart, interval, "startLimitIntervalSec", JSON_NULLABLE, 0,
 	           SPEC_TIMEOUT_MAX),
 };
+JSON_TABLE(ServiceRestart, restart_fields);
 
 struct raw {
 	const char *name, *mode, *user, *group, *workdir;
@@ -36,7 +37,8 @@ struct raw {
 };
 #define TEXT(member, seen, name) \
 	JSON_FIELD_P(JSON_WANT_STRREF, raw, member, seen, name, JSON_NULLABLE, 0, SPEC_TEXT_MAX)
-#define LIST(member, name) JSON_FIELD(JSON_WANT_ARRAY, raw, member, name, JSON_NULLABLE, 0, 0)
+#define LIST(member, name) \
+	JSON_FIELD(JSON_WANT_ARRAY, raw, member, name, JSON_NULLABLE, 0, 0, "string[]")
 static const struct json_field raw_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, raw, name, "name", JSON_REQUIRED, 0, SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, raw, mode, "mode", JSON_NULLABLE, 0, 32),
@@ -48,8 +50,9 @@ static const struct json_field raw_fields[] = {
 	LIST(requires, "requires"),
 	LIST(on_failure, "onFailure"),
 	LIST(wanted_by, "wantedBy"),
-	JSON_FIELD(JSON_WANT_OBJECT, raw, env, "env", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, raw, restart, "restartPolicy", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, raw, env, "env", JSON_NULLABLE, 0, 0, "{*: string}"),
+	JSON_FIELD(JSON_WANT_OBJECT, raw, restart, "restartPolicy", JSON_NULLABLE, 0, 0,
+	           "ServiceRestart"),
 	JSON_FIELD_P(JSON_WANT_BOOL, raw, enable, enable_seen, "enable", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_BOOL, raw, remove, "deleteAfterSuccess", JSON_NULLABLE, 0, 0),
 	JSON_FIELD_P(JSON_WANT_BOOL, raw, remain, remain_seen, "remainAfterExit", JSON_NULLABLE, 0,
@@ -60,6 +63,7 @@ static const struct json_field raw_fields[] = {
 	JSON_FIELD_P(JSON_WANT_I64, raw, watchdog, watchdog_seen, "watchdogSec", JSON_NULLABLE, 1,
 	             SPEC_TIMEOUT_MAX),
 };
+JSON_TABLE(ServiceNew, raw_fields);
 
 /* Names of units: checked, completed, as a new array. */
 static int check_units(const json_t *j, const char *where, const char *name,
@@ -266,9 +270,12 @@ struct systemd {
 	json_t *services, *patched;
 };
 static const struct json_field systemd_fields[] = {
-	JSON_FIELD(JSON_WANT_ARRAY, systemd, services, "services", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ARRAY, systemd, patched, "patchedServices", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, systemd, services, "services", JSON_NULLABLE, 0, 0,
+	           "ServiceNew[]"),
+	JSON_FIELD(JSON_WANT_ARRAY, systemd, patched, "patchedServices", JSON_NULLABLE, 0, 0,
+	           "ServiceNew[]"),
 };
+JSON_TABLE(SpecSystemd, systemd_fields);
 
 int spec_systemd(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret_services,
                  json_t **ret_patched, struct err *err)

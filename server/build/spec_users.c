@@ -44,6 +44,7 @@ static const struct json_field group_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, group, gid, "gid", JSON_NULLABLE, 0, ID_NUM_MAX),
 	JSON_FIELD(JSON_WANT_BOOL, group, is_system, "system", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(SpecGroup, group_fields);
 
 static int check_group_name(const char *name, struct spec_ctx *c, struct err *err)
 {
@@ -110,9 +111,10 @@ static const struct json_field user_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, user, shell, "shell", JSON_NULLABLE, 0, SPEC_TEXT_MAX),
 	/* wide, so that values out of range get their own code */
 	JSON_FIELD(JSON_WANT_I64, user, uid, "uid", JSON_NULLABLE, INT64_MIN, INT64_MAX),
-	JSON_FIELD(JSON_WANT_ARRAY, user, groups, "groups", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, user, groups, "groups", JSON_NULLABLE, 0, 0, "string[]"),
 	JSON_FIELD(JSON_WANT_BOOL, user, is_system, "system", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(SpecUser, user_fields);
 
 static int check_uid(const struct user *u, struct spec_ctx *c, struct err *err)
 {

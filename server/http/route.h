@@ -53,6 +53,7 @@ struct route {
 #define ROUTE_NO_TRAIL 4u   /* what it calls leaves audit records of its own: mcp/call.c */
 #define ROUTE_READS 8u      /* changes nothing, though it isn't a GET: not for the audit log */
 #define ROUTE_MANY 16u      /* its JSON may have VALUES_MANY values, not JSON_VALUES_MAX */
+#define ROUTE_ALIAS 32u     /* another spelling of a route: openapi.json leaves it out */
 
 /* Values of a body with lists of files: a commit has 10,000 changes with seven values each. At 256
  * bytes each these are 32 MiB. */

@@ -149,12 +149,14 @@ struct rule_body {
 	json_t *ports;
 };
 static const struct json_field rule_fields[] = {
-	JSON_FIELD_STR(rule_body, action, "action", JSON_REQUIRED),
+	JSON_FIELD_STR(rule_body, action, "action", JSON_REQUIRED, "'allow' | 'deny'"),
 	JSON_FIELD(JSON_WANT_STRREF, rule_body, domain, "domain", JSON_NULLABLE, 1,
 	           EGRESS_DOMAIN_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, rule_body, cidr, "cidr", JSON_NULLABLE, 1, 64),
-	JSON_FIELD(JSON_WANT_ANY, rule_body, ports, "ports", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, rule_body, ports, "ports", 0, 0, 0, "(int | string)[] | null",
+	           "ports, and ranges such as 8000-8080"),
 };
+JSON_TABLE(EgressRule, rule_fields);
 
 static int parse_rule(const json_t *j, size_t n, struct egress_rule *r, struct err *err)
 {

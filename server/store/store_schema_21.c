@@ -94,7 +94,7 @@ const char migration_26[] = "CREATE TABLE feed ("
                             "  seq BIGINT NOT NULL"
                             ");";
 
-/* The same, now that there is a third: TLS, passed on as it is. */
+/* What the program behind a name speaks: instead of a flag, now that there is a third way. */
 const char migration_27[] =
         "ALTER TABLE domain_mappings ADD COLUMN speaks BIGINT NOT NULL DEFAULT 0;"
         "UPDATE domain_mappings SET speaks = h2c;"

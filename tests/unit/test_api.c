@@ -85,7 +85,7 @@ static void unknown_routes_and_methods(void **state)
 	struct fx *f = *state;
 	autoreply struct http_reply r = { 0 };
 
-	fx_refused(f, "GET", "/", NULL, 404, "NOT_FOUND", "no route GET /");
+	fx_refused(f, "GET", "/nothing", NULL, 404, "NOT_FOUND", "no route GET /");
 	fx_refused(f, "POST", "/v2/vms", "{}", 404, "NOT_FOUND", "/v2/vms");
 	fx_refused(f, "GET", "/v1/vms/%00", NULL, 400, "INVALID_REQUEST", "encoded");
 	fx_call(f, "PUT", "/v1/vms", "{}", 405, &r);

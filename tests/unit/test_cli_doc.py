@@ -7,6 +7,7 @@ import sys
 import unittest
 
 PANDO, BUILD = sys.argv[1:3]
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
 
 
@@ -53,6 +54,17 @@ class Doc(unittest.TestCase):
                     self.assertRegex(line, r"^\.(TH|SH|PP|TP|B|br)( |$)", f"{name}: a line that troff would obey")
         with open(os.path.join(BUILD, "cli/pando-vm.1")) as f:
             self.assertIn("\\-\\-escape", f.read())
+
+    def test_the_page_of_all_commands_is_current(self):
+        page = os.path.join(ROOT, "docs/COMMANDS.md")
+        text = pando("help", "--markdown")
+        if os.environ.get("PANDO_GOLDEN_UPDATE"):
+            with open(page, "w") as f:
+                f.write(text)
+        with open(page) as f:
+            self.assertEqual(f.read(), text, "docs/COMMANDS.md is not what the table says: run this test with PANDO_GOLDEN_UPDATE=1")
+        for noun in self.nouns():
+            self.assertIn(f"\n## pando {noun}\n", text)
 
     def complete(self, *words):
         return [line.split("\t")[0] for line in pando("__complete", "--", *words).splitlines()]

@@ -34,6 +34,7 @@ static const struct json_field quota_fields[] = {
 	             QUOTA_MAX),
 	JSON_FIELD_P(JSON_WANT_I64, quota_body, git_mb, mb, "gitMb", JSON_NULLABLE, -1, QUOTA_MAX),
 };
+JSON_TABLE(QuotasNew, quota_fields);
 
 struct account_body {
 	char name[VM_NAME_MAX];
@@ -41,8 +42,9 @@ struct account_body {
 };
 static const struct json_field account_fields[] = {
 	JSON_FIELD_STR(account_body, name, "name", 0),
-	JSON_FIELD(JSON_WANT_OBJECT, account_body, quotas, "quotas", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, account_body, quotas, "quotas", 0, 0, 0, "QuotasNew"),
 };
+JSON_TABLE(AccountNew, account_fields);
 
 static void take(enum json_presence seen, int64_t given, int64_t *q)
 {

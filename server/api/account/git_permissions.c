@@ -23,14 +23,19 @@ static int read_path(struct request *req, struct store_grant *g, struct err *err
 	return 0;
 }
 
+struct level_body {
+	const char *permission;
+};
+static const struct json_field level_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, level_body, permission, "permission", JSON_REQUIRED, 0, 16,
+	           "'read' | 'write'"),
+};
+JSON_TABLE(GitPermissionNew, level_fields);
+
 static int read_level(struct request *req, struct store_grant *g, struct err *err)
 {
-	struct {
-		const char *permission;
-	} b = { 0 };
-	const struct json_field f[] = { { "permission", JSON_WANT_STRREF, 0, JSON_REQUIRED, 0, 16,
-		                          JSON_NO_PRESENCE } };
-	int r = request_fields(req, TAG, f, 1, &b, err);
+	struct level_body b = { 0 };
+	int r = request_fields(req, TAG, level_fields, ARRAY_SIZE(level_fields), &b, err);
 
 	if (r < 0)
 		return r;

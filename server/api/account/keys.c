@@ -15,6 +15,7 @@ struct key_body {
 static const struct json_field key_fields[] = {
 	JSON_FIELD_STR(key_body, name, "name", JSON_NULLABLE),
 };
+JSON_TABLE(KeyNew, key_fields);
 
 static json_t *shape_key(const struct auth_key *k)
 {

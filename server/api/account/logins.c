@@ -64,6 +64,7 @@ struct begin_body {
 static const struct json_field begin_fields[] = {
 	JSON_FIELD_STR(begin_body, client, "client", JSON_NULLABLE),
 };
+JSON_TABLE(LoginNew, begin_fields);
 
 int api_login_begin(struct request *req, struct reply *res, struct err *err)
 {
@@ -94,6 +95,7 @@ struct poll_body {
 static const struct json_field poll_fields[] = {
 	JSON_FIELD_STR(poll_body, secret, "secret", JSON_REQUIRED),
 };
+JSON_TABLE(LoginPoll, poll_fields);
 
 int api_login_poll(struct request *req, struct reply *res, struct err *err)
 {

@@ -22,6 +22,7 @@ struct login_body {
 static const struct json_field login_fields[] = {
 	JSON_FIELD_STR(login_body, credential, "credential", JSON_REQUIRED),
 };
+JSON_TABLE(SessionOpen, login_fields);
 
 static json_t *shape_owner(struct request *req, const char *id)
 {
@@ -202,6 +203,7 @@ static const struct json_field act_fields[] = {
 	JSON_FIELD_P(JSON_WANT_STR, act_body, account, seen, "accountId",
 	             JSON_REQUIRED | JSON_NULLABLE, 0, ACCOUNT_SIZE),
 };
+JSON_TABLE(SessionAct, act_fields);
 
 int api_session_act(struct request *req, struct reply *res, struct err *err)
 {

@@ -19,8 +19,10 @@ struct perm_body {
 	json_t *users;
 };
 static const struct json_field perm_fields[] = {
-	JSON_FIELD(JSON_WANT_ANY, perm_body, users, "allowedUsers", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, perm_body, users, "allowedUsers", 0, 0, 0, "string[] | null",
+	           "names of Linux users; null: all"),
 };
+JSON_TABLE(VmPermissionNew, perm_fields);
 
 static json_t *shape_users(const struct store_grant *g)
 {

@@ -30,12 +30,15 @@ static const struct json_field fields[] = {
 	             TRIGGER_ENDPOINT_SIZE - 1),
 	JSON_FIELD_P(JSON_WANT_STRREF, hook_body, vm, vm_seen, "vmId", JSON_NULLABLE, 1,
 	             ID_SIZE - 1),
-	JSON_FIELD(JSON_WANT_ANY, hook_body, events, "events", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, hook_body, tags, "tags", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, hook_body, metadata, "metadata", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, hook_body, secret, "secret", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, hook_body, events, "events", 0, 0, 0, "string[] | null",
+	           "names or vm.*; none: all"),
+	JSON_FIELD(JSON_WANT_ANY, hook_body, tags, "tags", 0, 0, 0, "Tags | null"),
+	JSON_FIELD(JSON_WANT_ANY, hook_body, metadata, "metadata", 0, 0, 0, "Metadata | null"),
+	JSON_FIELD(JSON_WANT_ANY, hook_body, secret, "secret", 0, 0, 0, "string | bool | null",
+	           "true: one is made and shown once"),
 	JSON_FIELD_P(JSON_WANT_BOOL, hook_body, enabled, enabled_seen, "enabled", 0, 0, 0),
 };
+JSON_TABLE(WebhookNew, fields);
 
 static int hooks_of(struct request *req, struct webhooks **ret, struct err *err)
 {

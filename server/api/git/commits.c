@@ -19,9 +19,12 @@ static const struct json_field commit_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, commit_body, message, "message", JSON_REQUIRED, 0, INT32_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, commit_body, branch, "branch", JSON_NULLABLE, 0, 300),
 	JSON_FIELD(JSON_WANT_STRREF, commit_body, expected, "expectedSha", JSON_NULLABLE, 0, 64),
-	JSON_FIELD(JSON_WANT_ARRAY, commit_body, files, "files", JSON_REQUIRED, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, commit_body, author, "author", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, commit_body, files, "files", JSON_REQUIRED, 0, 0,
+	           "FileChange[]"),
+	JSON_FIELD(JSON_WANT_OBJECT, commit_body, author, "author", JSON_NULLABLE, 0, 0,
+	           "{name?: string, email?: string}"),
 };
+JSON_TABLE(CommitNew, commit_fields);
 
 static int bad_change(struct reply *res, const char *path, const char *why, struct err *err)
 {

@@ -54,6 +54,7 @@ static const struct json_field put_fields[] = {
 	           CREDENTIAL_SECRET_SIZE - 1),
 	JSON_FIELD(JSON_WANT_STRREF, credential_new, api_url, "apiUrl", JSON_NULLABLE, 0, 250),
 };
+JSON_TABLE(CredentialNew, put_fields);
 
 int api_credential_put(struct request *req, struct reply *res, struct err *err)
 {

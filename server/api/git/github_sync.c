@@ -55,6 +55,7 @@ static const struct json_field enable_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, enable_body, url, "url", JSON_NULLABLE, 0, 1000),
 	JSON_FIELD(JSON_WANT_STRREF, enable_body, token, "token", JSON_NULLABLE, 0, 500),
 };
+JSON_TABLE(SyncNew, enable_fields);
 
 int api_sync_enable(struct request *req, struct reply *res, struct err *err)
 {

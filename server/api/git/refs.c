@@ -50,6 +50,7 @@ static const struct json_field branch_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, branch_body, name, "name", JSON_NULLABLE, 0, 300),
 	JSON_FIELD(JSON_WANT_STRREF, branch_body, sha, "sha", JSON_NULLABLE, 0, 300),
 };
+JSON_TABLE(BranchNew, branch_fields);
 
 static int branch_create(struct request *req, struct reply *res, const char *name, struct err *err)
 {

@@ -22,9 +22,12 @@ static const struct json_field create_fields[] = {
 	           REPO_NAME_SIZE - 1),
 	JSON_FIELD(JSON_WANT_STRREF, create_body, branch, "defaultBranch", JSON_NULLABLE, 0, 250),
 	JSON_FIELD(JSON_WANT_BOOL, create_body, is_public, "public", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, create_body, source, "source", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, create_body, import, "import", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, create_body, source, "source", JSON_NULLABLE, 0, 0,
+	           "RepoSource"),
+	JSON_FIELD(JSON_WANT_OBJECT, create_body, import, "import", JSON_NULLABLE, 0, 0,
+	           "RepoImport"),
 };
+JSON_TABLE(RepoNew, create_fields);
 
 static const char *text_of(const json_t *o, const char *name)
 {
@@ -286,18 +289,24 @@ int api_repo_visibility(struct request *req, struct reply *res, struct err *err)
 	                          err);
 }
 
+struct visibility_body {
+	const char *visibility;
+};
+static const struct json_field visibility_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, visibility_body, visibility, "visibility", JSON_REQUIRED, 0,
+	           16, "'public' | 'private'"),
+};
+JSON_TABLE(RepoVisibility, visibility_fields);
+
 int api_repo_set_visibility(struct request *req, struct reply *res, struct err *err)
 {
-	struct {
-		const char *visibility;
-	} b = { 0 };
-	const struct json_field f[] = { { "visibility", JSON_WANT_STRREF, 0, JSON_REQUIRED, 0, 16,
-		                          JSON_NO_PRESENCE } };
+	struct visibility_body b = { 0 };
 	struct store_repo repo;
 	int r;
 
 	if ((r = request_repo(req, REPO_OWN, &repo, err)) < 0 ||
-	    (r = request_fields(req, TAG, f, 1, &b, err)) < 0)
+	    (r = request_fields(req, TAG, visibility_fields, ARRAY_SIZE(visibility_fields), &b,
+	                        err)) < 0)
 		return r;
 	if (strcmp(b.visibility, "public") != 0 && strcmp(b.visibility, "private") != 0)
 		return err_tag(err, -EINVAL, TAG, "'visibility' must be \"public\" or \"private\"");
@@ -321,18 +330,24 @@ int api_repo_default_branch(struct request *req, struct reply *res, struct err *
 	return reply_json(res, json_pack("{s:s}", "defaultBranch", branch), err);
 }
 
+struct branch_name_body {
+	const char *branch;
+};
+static const struct json_field branch_name_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, branch_name_body, branch, "defaultBranch", JSON_REQUIRED, 0,
+	           250),
+};
+JSON_TABLE(RepoDefaultBranch, branch_name_fields);
+
 int api_repo_set_default_branch(struct request *req, struct reply *res, struct err *err)
 {
-	struct {
-		const char *branch;
-	} b = { 0 };
-	const struct json_field f[] = { { "defaultBranch", JSON_WANT_STRREF, 0, JSON_REQUIRED, 0,
-		                          250, JSON_NO_PRESENCE } };
+	struct branch_name_body b = { 0 };
 	struct store_repo repo;
 	int r;
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
-	    (r = request_fields(req, TAG, f, 1, &b, err)) < 0 ||
+	    (r = request_fields(req, TAG, branch_name_fields, ARRAY_SIZE(branch_name_fields), &b,
+	                        err)) < 0 ||
 	    (r = repo_set_default_branch(deps_of(req)->repos, &repo, b.branch, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);

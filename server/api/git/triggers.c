@@ -122,29 +122,35 @@ struct trigger_body {
 	json_t *trigger, *action;
 };
 static const struct json_field body_fields[] = {
-	JSON_FIELD(JSON_WANT_OBJECT, trigger_body, trigger, "trigger", JSON_REQUIRED, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, trigger_body, action, "action", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, trigger_body, trigger, "trigger", JSON_REQUIRED, 0, 0,
+	           "TriggerWhen"),
+	JSON_FIELD(JSON_WANT_OBJECT, trigger_body, action, "action", JSON_REQUIRED, 0, 0,
+	           "TriggerDo"),
 };
+JSON_TABLE(TriggerNew, body_fields);
 struct when {
 	const char *event;
 	json_t *branches, *globs;
 };
 static const struct json_field when_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32),
-	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32, "'push'"),
+	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0, "string[]"),
+	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0, "string[]"),
 };
+JSON_TABLE(TriggerWhen, when_fields);
 struct what {
 	const char *action, *endpoint, *snapshot, *command;
 };
 static const struct json_field what_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, what, action, "action", JSON_REQUIRED, 0, 32),
+	JSON_FIELD(JSON_WANT_STRREF, what, action, "action", JSON_REQUIRED, 0, 32,
+	           "'webhook' | 'vm'"),
 	JSON_FIELD(JSON_WANT_STRREF, what, endpoint, "endpoint", JSON_NULLABLE, 0,
 	           TRIGGER_ENDPOINT_SIZE - 1),
 	JSON_FIELD(JSON_WANT_STRREF, what, snapshot, "snapshotId", JSON_NULLABLE, 0, ID_SIZE - 1),
 	JSON_FIELD(JSON_WANT_STRREF, what, command, "command", JSON_NULLABLE, 0,
 	           TRIGGER_COMMAND_SIZE - 1),
 };
+JSON_TABLE(TriggerDo, what_fields);
 
 static int read_filters(const json_t *list, const char *name, struct trigger_filters *ret,
                         struct err *err)

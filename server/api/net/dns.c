@@ -98,10 +98,11 @@ static const struct json_field record_fields[] = {
 	JSON_FIELD_STR(record_body, kind, "kind", JSON_REQUIRED),
 	JSON_FIELD_STR(record_body, name, "name", JSON_NULLABLE),
 	JSON_FIELD_STR(record_body, value, "value", JSON_REQUIRED),
-	JSON_FIELD(JSON_WANT_ANY, record_body, ttl, "ttl", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, record_body, ttl, "ttl", 0, 0, 0, "string | int | null"),
 	JSON_FIELD(JSON_WANT_I64, record_body, priority, "priority", JSON_NULLABLE, 0,
 	           RECORD_PRIORITY_MAX),
 };
+JSON_TABLE(DnsRecordNew, record_fields);
 
 /* Seconds, as a number or, as in Freestyle's protocol, as text. */
 static int read_ttl(json_t *v, int64_t *ret, struct err *err)
@@ -156,8 +157,10 @@ struct create_body {
 };
 static const struct json_field create_fields[] = {
 	JSON_FIELD_STR(create_body, domain, "domain", JSON_REQUIRED),
-	JSON_FIELD(JSON_WANT_ANY, create_body, record, "record", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, record, "record", JSON_REQUIRED, 0, 0,
+	           "DnsRecordNew"),
 };
+JSON_TABLE(DnsRecordAdd, create_fields);
 
 int api_record_create(struct request *req, struct reply *res, struct err *err)
 {

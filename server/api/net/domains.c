@@ -101,6 +101,7 @@ static const struct json_field verification_fields[] = {
 	JSON_FIELD_STR(verification_body, id, "id", JSON_NULLABLE),
 	JSON_FIELD_STR(verification_body, code, "verificationCode", JSON_NULLABLE),
 };
+JSON_TABLE(VerificationWish, verification_fields);
 
 static int verification_body(struct request *req, struct verification_body *b, struct err *err)
 {
@@ -230,8 +231,10 @@ static const struct json_field mapping_fields[] = {
 	JSON_FIELD_STR(mapping_body, vm, "vmId", JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_I64, mapping_body, port, "vmPort", JSON_NULLABLE, 1, 65535),
 	JSON_FIELD_STR(mapping_body, protocol, "protocol", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_ANY, mapping_body, deployment, "deploymentId", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, mapping_body, deployment, "deploymentId", 0, 0, 0,
+	           "string | null", "not supported: names lead to VMs"),
 };
+JSON_TABLE(MappingNew, mapping_fields);
 
 int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 {
@@ -321,6 +324,7 @@ static const struct json_field wish_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, wish_body, port, "vmPort", JSON_NULLABLE, 1, 65535),
 	JSON_FIELD_STR(wish_body, protocol, "protocol", JSON_NULLABLE),
 };
+JSON_TABLE(DomainWish, wish_fields);
 
 int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, size_t *ret_n,
                   struct err *err)

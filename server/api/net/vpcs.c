@@ -21,6 +21,7 @@ static const struct json_field vpc_fields[] = {
 	JSON_FIELD_STR(vpc_body, name, "name", JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_STRREF, vpc_body, cidr, "cidr", JSON_NULLABLE, 1, 64),
 };
+JSON_TABLE(VpcNew, vpc_fields);
 
 struct nic_body {
 	const char *vpc;
@@ -30,10 +31,12 @@ struct nic_body {
 };
 static const struct json_field nic_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, nic_body, vpc, "vpc", JSON_REQUIRED, 1, 64),
-	JSON_FIELD_STR(nic_body, mode, "mode", JSON_NULLABLE),
+	JSON_FIELD_STR(nic_body, mode, "mode", JSON_NULLABLE, "'routed'"),
 	JSON_FIELD(JSON_WANT_BOOL, nic_body, is_default, "default", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, nic_body, ipv4, "ipv4", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, nic_body, ipv4, "ipv4", 0, 0, 0, "string | bool | null",
+	           "an address of the VPC; true: any"),
 };
+JSON_TABLE(Nic, nic_fields);
 
 static int nic_read(const json_t *nic, struct vm_nic *ret, struct err *err)
 {

@@ -115,6 +115,7 @@ struct close_body {
 static const struct json_field close_fields[] = {
 	JSON_FIELD_STR(close_body, session, "sessionId", JSON_REQUIRED),
 };
+JSON_TABLE(WireguardClose, close_fields);
 
 int api_wg_close(struct request *req, struct reply *res, struct err *err)
 {
@@ -137,6 +138,7 @@ static const struct json_field peer_fields[] = {
 	JSON_FIELD_STR(peer_body, vm, "gatewayVmId", JSON_REQUIRED),
 	JSON_FIELD_STR(peer_body, key, "clientPublicKey", JSON_REQUIRED),
 };
+JSON_TABLE(WireguardPeerNew, peer_fields);
 
 int api_wg_peer(struct request *req, struct reply *res, struct err *err)
 {

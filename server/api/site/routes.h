@@ -6,6 +6,7 @@
  * the prototypes of it, routes.c the table.
  */
 /* clang-format off */
+DOC(SECTION, NULL)
 ROUTE(GET, "/", SCOPE_PUBLIC, NO_BODY, api_site_page, 0,
       "The dashboard")
 ROUTE(GET, "/ui", SCOPE_PUBLIC, NO_BODY, api_site_page, 0,

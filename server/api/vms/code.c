@@ -38,6 +38,7 @@ static const struct json_field code_fields[] = {
 	           CODE_STREAM_MAX_MS),
 	JSON_FIELD(JSON_WANT_BOOL, code_body, stream, "stream", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(CellNew, code_fields);
 
 int code_language(const char *name, unsigned *ret, struct err *err)
 {

@@ -41,8 +41,9 @@ static const struct json_field context_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, context_body, language, "language", JSON_REQUIRED, 0, 32),
 	JSON_FIELD(JSON_WANT_STRREF, context_body, cwd, "cwd", JSON_NULLABLE, 0,
 	           AGENT_CODE_CWD_MAX - 1),
-	JSON_FIELD(JSON_WANT_OBJECT, context_body, env, "env", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, context_body, env, "env", JSON_NULLABLE, 0, 0, "{*: string}"),
 };
+JSON_TABLE(ContextNew, context_fields);
 
 int api_context_create(struct request *req, struct reply *res, struct err *err)
 {

@@ -14,8 +14,13 @@
 #include "vm/network.h"
 
 /* egress_parse() reads them itself. */
-static const struct json_field members[] = { JSON_NAME("mode"), JSON_NAME("rules"),
-	                                     JSON_NAME("inject"), JSON_NAME("bandwidth") };
+static const struct json_field members[] = {
+	JSON_NAME("mode", "'open' | 'closed' | 'rules'"),
+	JSON_NAME("rules", "EgressRule[] | null"),
+	JSON_NAME("inject", "{domain: string, headers: {*: string}}[] | null"),
+	JSON_NAME("bandwidth", "{upMbps?: number | null, downMbps?: number | null} | null"),
+};
+JSON_TABLE(Egress, members);
 
 int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err)
 {

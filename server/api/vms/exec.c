@@ -37,10 +37,12 @@ struct exec_body {
 };
 static const struct json_field exec_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, exec_body, command, "command", JSON_REQUIRED, 0, COMMAND_MAX),
-	JSON_FIELD(JSON_WANT_STRREF, exec_body, terminal, "terminal", JSON_NULLABLE, 0, 128),
+	JSON_FIELD(JSON_WANT_STRREF, exec_body, terminal, "terminal", JSON_NULLABLE, 0, 128, NULL,
+	           "keeps the output under this name: /terminals"),
 	JSON_FIELD(JSON_WANT_I64, exec_body, timeout_ms, "timeoutMs", JSON_NULLABLE, 1,
 	           EXEC_MAX_MS),
 };
+JSON_TABLE(Exec, exec_fields);
 
 struct output {
 	struct request *req;

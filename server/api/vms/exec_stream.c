@@ -33,13 +33,14 @@ static const struct json_field run_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, run_body, command, "command", JSON_REQUIRED, 0, COMMAND_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, run_body, stdin_text, "stdin", JSON_NULLABLE, 0, STDIN_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, run_body, stdin_encoding, "stdinEncoding", JSON_NULLABLE, 0,
-	           16),
-	JSON_FIELD(JSON_WANT_OBJECT, run_body, env, "env", JSON_NULLABLE, 0, 0),
+	           16, "'utf-8' | 'base64'"),
+	JSON_FIELD(JSON_WANT_OBJECT, run_body, env, "env", JSON_NULLABLE, 0, 0, "{*: string}"),
 	JSON_FIELD(JSON_WANT_STRREF, run_body, cwd, "cwd", JSON_NULLABLE, 0, PATH_MAX - 1),
 	JSON_FIELD(JSON_WANT_BOOL, run_body, detach, "detach", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_BOOL, run_body, open_stdin, "openStdin", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, run_body, timeout_ms, "timeoutMs", JSON_NULLABLE, 1, TIMEOUT_MAX),
 };
+JSON_TABLE(ExecStream, run_fields);
 
 /* A command and everything that is needed while it runs. */
 struct run {

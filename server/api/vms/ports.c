@@ -15,10 +15,12 @@ struct port_body {
 	char protocol[8];
 };
 static const struct json_field port_fields[] = {
-	JSON_FIELD(JSON_WANT_I64, port_body, port, "port", JSON_NULLABLE, 1, UINT16_MAX),
+	JSON_FIELD(JSON_WANT_I64, port_body, port, "port", JSON_NULLABLE, 1, UINT16_MAX, NULL,
+	           "443: the VM's own name; left out: a free port of this server"),
 	JSON_FIELD(JSON_WANT_I64, port_body, target, "targetPort", JSON_REQUIRED, 1, UINT16_MAX),
-	JSON_FIELD_STR(port_body, protocol, "protocol", JSON_NULLABLE),
+	JSON_FIELD_STR(port_body, protocol, "protocol", JSON_NULLABLE, "'tcp' | 'udp'"),
 };
+JSON_TABLE(PortMap, port_fields);
 
 static int need(struct request *req, struct ports **ret, struct err *err)
 {

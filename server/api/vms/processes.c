@@ -181,8 +181,10 @@ struct signal_body {
 	json_t *signal;
 };
 static const struct json_field signal_fields[] = {
-	JSON_FIELD(JSON_WANT_ANY, signal_body, signal, "signal", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, signal_body, signal, "signal", JSON_REQUIRED, 0, 0,
+	           "string | int", "SIGTERM, TERM or 15"),
 };
+JSON_TABLE(Signal, signal_fields);
 
 int api_process_signal(struct request *req, struct reply *res, struct err *err)
 {

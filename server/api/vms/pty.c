@@ -133,6 +133,7 @@ static const struct json_field ticket_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, ticket_body, ttl_s, "ttlSeconds", JSON_NULLABLE, 1,
 	           TICKET_TTL_MAX),
 };
+JSON_TABLE(PtyTicketNew, ticket_fields);
 
 static json_t *ticket_url(struct request *req, const struct ticket *t, const char *text)
 {

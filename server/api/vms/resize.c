@@ -14,10 +14,11 @@ struct resize_body {
 	json_t *vcpus, *mem, *disk;
 };
 static const struct json_field resize_fields[] = {
-	JSON_FIELD(JSON_WANT_ANY, resize_body, vcpus, "vcpuCount", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, resize_body, mem, "memSizeGb", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, resize_body, disk, "rootfsSizeGb", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, resize_body, vcpus, "vcpuCount", 0, 0, 0, "int | null"),
+	JSON_FIELD(JSON_WANT_ANY, resize_body, mem, "memSizeGb", 0, 0, 0, "int | null"),
+	JSON_FIELD(JSON_WANT_ANY, resize_body, disk, "rootfsSizeGb", 0, 0, 0, "int | null"),
 };
+JSON_TABLE(VmResize, resize_fields);
 
 /* 0 means "unchanged", so an explicit 0 becomes an invalid size. */
 static int number(const json_t *v, const char *name, double *ret, struct err *err)

@@ -23,9 +23,10 @@ struct self_body {
 	bool inherit;
 };
 static const struct json_field self_fields[] = {
-	JSON_FIELD(JSON_WANT_ARRAY, self_body, allow, "allow", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, self_body, allow, "allow", JSON_NULLABLE, 0, 0, "SelfVerb[]"),
 	JSON_FIELD(JSON_WANT_BOOL, self_body, inherit, "inherit", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(SelfAccess, self_fields);
 
 static int bad(enum err_code tag, struct err *err)
 {
@@ -127,6 +128,7 @@ static const struct json_field self_fork_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, self_fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
 	JSON_FIELD(JSON_WANT_BOOL, self_fork_body, inherit, "inherit", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(SelfFork, self_fork_fields);
 
 /* The agent's number of the request: its copies know by it which of their requests made them. */
 static uint64_t call_of(struct request *req)

@@ -13,8 +13,10 @@ struct snapshot_body {
 };
 static const struct json_field snapshot_fields[] = {
 	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0,
+	           "Persistence | null"),
 };
+JSON_TABLE(SnapshotNew, snapshot_fields);
 
 int request_snapshot(struct request *req, enum err_code tag, struct snapshot_wish *ret,
                      struct err *err)
@@ -115,6 +117,7 @@ struct rename_body {
 static const struct json_field rename_fields[] = {
 	JSON_FIELD_STR(rename_body, name, "name", JSON_REQUIRED | JSON_NULLABLE),
 };
+JSON_TABLE(SnapshotName, rename_fields);
 
 int api_snapshot_rename(struct request *req, struct reply *res, struct err *err)
 {

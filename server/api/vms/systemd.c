@@ -337,8 +337,10 @@ struct services_body {
 	json_t *services;
 };
 static const struct json_field services_fields[] = {
-	JSON_FIELD(JSON_WANT_ARRAY, services_body, services, "services", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, services_body, services, "services", JSON_REQUIRED, 0, 0,
+	           "{id: string}[]"),
 };
+JSON_TABLE(ServiceNames, services_fields);
 
 static int change_one(struct request *req, const char *verb, const char *done, const char *name,
                       uint64_t until_ms, json_t *results, struct err *err)

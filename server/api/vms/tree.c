@@ -104,6 +104,7 @@ static const struct json_field rewind_fields[] = {
 	JSON_FIELD_STR(rewind_body, snapshot_id, "snapshotId", JSON_REQUIRED),
 	JSON_FIELD(JSON_WANT_BOOL, rewind_body, keep, "keep", JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(Rewind, rewind_fields);
 
 int rewind_vm(struct request *req, struct reply *res, const char *id, struct err *err)
 {

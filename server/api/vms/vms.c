@@ -38,11 +38,13 @@ static const struct json_field create_fields[] = {
 	             JSON_NULLABLE, 1, IDLE_MAX),
 	JSON_FIELD(JSON_WANT_I64, create_body, threshold, "activityThresholdBytes", JSON_NULLABLE,
 	           0, THRESHOLD_MAX),
-	JSON_FIELD(JSON_WANT_ANY, create_body, persistence, "persistence", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, ports, "ports", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, persistence, "persistence", 0, 0, 0,
+	           "Persistence | null"),
+	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0,
+	           "DomainWish[]"),
+	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0, "Egress | null"),
+	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0, "Nic[] | null"),
+	JSON_FIELD(JSON_WANT_ANY, create_body, ports, "ports", 0, 0, 0, "PortMap[] | null"),
 	/* Without it the reply is sent when the guest has confirmed that its agent is up. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
@@ -50,13 +52,16 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, create_body, count_exec, "countExecAsActivity", JSON_NULLABLE, 0,
 	           0),
 	JSON_FIELD(JSON_WANT_BOOL, create_body, recreate, "recreate", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, tags, "tags", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, metadata, "metadata", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, env, "env", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, create_body, self, "selfAccess", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, tags, "tags", 0, 0, 0, "Tags | null"),
+	JSON_FIELD(JSON_WANT_ANY, create_body, metadata, "metadata", 0, 0, 0, "Metadata | null"),
+	JSON_FIELD(JSON_WANT_ANY, create_body, env, "env", 0, 0, 0, "{*: string} | null",
+	           "of every process that the agent starts"),
+	JSON_FIELD(JSON_WANT_ANY, create_body, self, "selfAccess", 0, 0, 0,
+	           "bool | SelfAccess | null"),
 	JSON_FIELD(JSON_WANT_I64, create_body, delete_after, "deleteAfterSeconds", JSON_NULLABLE, 1,
 	           IDLE_MAX),
 };
+JSON_TABLE(VmNew, create_fields);
 
 static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
 {
@@ -340,6 +345,7 @@ static const struct json_field start_fields[] = {
 	JSON_FIELD_P(JSON_WANT_BOOL, start_body, count_exec, count_seen, "countExecAsActivity",
 	             JSON_NULLABLE, 0, 0),
 };
+JSON_TABLE(VmStart, start_fields);
 
 int api_vm_start(struct request *req, struct reply *res, struct err *err)
 {
@@ -385,10 +391,12 @@ static const struct json_field change_fields[] = {
 	             0, 0),
 	JSON_FIELD_P(JSON_WANT_I64, change_body, delete_after, delete_seen, "deleteAfterSeconds",
 	             JSON_NULLABLE, 1, IDLE_MAX),
-	JSON_FIELD(JSON_WANT_ANY, change_body, tags, "tags", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, change_body, metadata, "metadata", 0, 0, 0),
-	JSON_FIELD(JSON_WANT_ANY, change_body, self, "selfAccess", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, change_body, tags, "tags", 0, 0, 0, "Tags | null"),
+	JSON_FIELD(JSON_WANT_ANY, change_body, metadata, "metadata", 0, 0, 0, "Metadata | null"),
+	JSON_FIELD(JSON_WANT_ANY, change_body, self, "selfAccess", 0, 0, 0,
+	           "bool | SelfAccess | null"),
 };
+JSON_TABLE(VmChange, change_fields);
 
 /* What is not in the body stays as it is; wakes nothing. */
 int api_vm_change(struct request *req, struct reply *res, struct err *err)
@@ -467,11 +475,13 @@ struct fork_body {
 };
 static const struct json_field fork_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
-	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0,
+	           "Persistence | null"),
 	JSON_FIELD_STR(fork_body, vpc, "vpc", JSON_NULLABLE),
 	JSON_FIELD_P(JSON_WANT_I64, fork_body, delete_after, delete_seen, "deleteAfterSeconds",
 	             JSON_NULLABLE, 1, IDLE_MAX),
 };
+JSON_TABLE(VmFork, fork_fields);
 
 int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 {

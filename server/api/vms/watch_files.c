@@ -93,6 +93,7 @@ struct watch_body {
 static const struct json_field watch_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, watch_body, path, "path", JSON_NULLABLE, 1, PATH_MAX - 1),
 };
+JSON_TABLE(FileWatch, watch_fields);
 
 int api_watch_files(struct request *req, struct reply *res, struct err *err)
 {
