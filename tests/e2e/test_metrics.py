@@ -7,7 +7,7 @@ import subprocess
 from case import Case, wait_for
 from harness import ROOT
 
-BURST_S = 25
+BURST_S = 300
 KEY = "e2e-watcher-0123456789"
 PANDO = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "cli/pando")
 
@@ -54,9 +54,10 @@ class Metrics(Case):
     def test_history_shows_a_burst(self):
         vm = self.s.create(idleTimeoutSeconds=None)
         path = f"/v1/vms/{vm}/history"
-        wait_for("a sample at rest", lambda: self.s.api("GET", path)["samples"], 60)
-        self.s.sh(vm, f"timeout {BURST_S} sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null & dd if=/dev/zero of=/root/x bs=1M count=40 conv=fsync 2>/dev/null")
-        seen = wait_for("the burst", lambda: (s := self.s.api("GET", path)["samples"]) and any(x["cpuPercent"] > 30 for x in s) and s, 100)
+        rest = min(x["cpuPercent"] for x in wait_for("a sample at rest", lambda: self.s.api("GET", path)["samples"], 60))
+        # both processors, until it was seen: on a busy host a guest gets little of them
+        self.s.sh(vm, f"for i in 1 2; do timeout {BURST_S} sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null & done; dd if=/dev/zero of=/root/x bs=1M count=40 conv=fsync 2>/dev/null")
+        seen = wait_for("the burst", lambda: (s := self.s.api("GET", path)["samples"]) and any(x["cpuPercent"] > 2 * rest + 3 for x in s) and s, 100)
         self.assertTrue(any(x["diskWriteBytesPerSec"] > 100000 for x in seen), seen)
         self.assertTrue(all(0 < x["privateBytes"] <= x["memoryBytes"] for x in seen), seen)
         host = self.s.api("GET", "/v1/host")
