@@ -102,7 +102,7 @@ class Events(Case):
         self.assertEqual(e.next()[0], "hello")
         self.s.delete(vm)
         self.assertEqual(self.types(e, ("vm.deleted", vm)), [("vm.deleted", copy), ("vm.deleted", vm)])
-        self.s.api("DELETE", f"/v1/vms/snapshots/{snap['snapshotId']}")
+        self.s.api("DELETE", f"/v1/vms/snapshots/{snap}")
         self.assertEqual(e.next()[0], "snapshot.deleted")
         ids = [json.loads(line)["id"] for line in subprocess.run(
             [PANDO, "events", "--json", "--types", "vm.*,snapshot.*"], stdout=subprocess.PIPE, check=True, timeout=60,

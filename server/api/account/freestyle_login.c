@@ -261,7 +261,7 @@ int api_freestyle_proxy(struct request *req, struct reply *res, struct err *err)
 {
 	autofree char *path = NULL;
 	struct data_body d = { 0 };
-	const struct route *route;
+	const struct route *route = NULL;
 	struct reply inner = { 0 };
 	struct err why = { 0 };
 	struct request *in;
