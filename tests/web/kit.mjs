@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of pages share: one browser, signed-in pages, the API beside them, and checks that every page passes.
 //
-// From tests/e2e/test_web.py: PANDO_URL, PANDO_API_KEY (the operator's), PANDO_OTHER_KEY (another account's), PANDO_CONTROL
-// , PANDO_SHOTS (where pictures go; none without it).
+// From tests/e2e/test_web.py: PANDO_URL, PANDO_API_KEY (the operator's), PANDO_OTHER_KEY (another account's), PANDO_CONTROL (a
+// file: see ask()), PANDO_SHOTS (where pictures go; none without it).
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
