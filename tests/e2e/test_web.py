@@ -11,42 +11,40 @@ DIR = os.path.join(ROOT, "tests/web")
 
 
 class Web(Case):
-    @classmethod
-    def files(cls):
-        return node.files(DIR)
-
     @limit(240)
     def test_install(self):
         node.install(self, DIR)
 
     @limit(560)
     def test_the_pages_work(self):
-        """The tests kill pandod: the file always has the process id of the current one."""
+        """The tests stop the server and start it again, by a word in a file."""
         _, account = self.s.request("POST", "/v1/accounts", {"name": "other"})
-        _, other = self.s.request("POST", "/v1/keys", {"name": "web", "accountId": account["id"]})
+        _, other = self.s.request("POST", f"/v1/keys?accountId={account['id']}", {"name": "web"})
         shots = os.path.join(test_logs(), "web")
         os.makedirs(shots, exist_ok=True)
-        pid_file, stop = os.path.join(self.s.dir, "pid-of-pandod"), threading.Event()
+        control, over = os.path.join(test_logs(), f"web-control-{self.s.tag}"), threading.Event()
 
-        def watch():
-            while not stop.wait(0.2):
-                pid = self.s.pandod_pid()
-                if pid is None:
-                    continue  # between two of them
-                with open(pid_file + ".new", "w") as f:
-                    f.write(str(pid))
-                os.rename(pid_file + ".new", pid_file)
+        def obey():
+            while not over.wait(0.1):
+                try:
+                    with open(control) as f:
+                        word = f.read()
+                except FileNotFoundError:
+                    continue
+                if word not in ("stop", "start"):
+                    continue  # it is being written
+                self.s.stop() if word == "stop" else self.s.start()
+                os.unlink(control)
 
-        watcher = threading.Thread(target=watch)
+        watcher = threading.Thread(target=obey)
         watcher.start()
         try:
-            node.run(self, DIR, self.files(), {
+            node.run(self, DIR, node.files(DIR), {
                 "PANDO_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key(), "PANDO_OTHER_KEY": other["key"],
-                "PANDO_PID_FILE": pid_file, "PANDO_SHOTS": shots}, 540)
+                "PANDO_CONTROL": control, "PANDO_SHOTS": shots}, 540)
         finally:
-            stop.set()
+            over.set()
             watcher.join()
-            for name in (pid_file, pid_file + ".new"):
-                if os.path.exists(name):
-                    os.unlink(name)
+            if os.path.exists(control):
+                os.unlink(control)
         self.s.request("DELETE", f"/v1/accounts/{account['id']}")

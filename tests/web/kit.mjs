@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of pages share: one browser, signed-in pages, the API beside them, and checks that every page passes.
 //
-// From tests/e2e/test_web.py: PANDO_URL, PANDO_API_KEY (the operator's), PANDO_OTHER_KEY (another account's), PANDO_PID_FILE
-// (has pandod's process id now), PANDO_SHOTS (where pictures go; none without it).
+// From tests/e2e/test_web.py: PANDO_URL, PANDO_API_KEY (the operator's), PANDO_OTHER_KEY (another account's), PANDO_CONTROL (a
+// file: see ask()), PANDO_SHOTS (where pictures go; none without it).
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { createRequire } from 'node:module';
@@ -112,7 +112,15 @@ export function quiet(page) {
 	assert.deepEqual(page.complaints, [], 'the page complained');
 }
 
-/** Kills pandod; pando-priv starts it again. The page is not told. */
-export function killServer() {
-	process.kill(Number(readFileSync(process.env.PANDO_PID_FILE, 'utf8')), 'SIGKILL');
+/* The server's start and end are the business of whoever started it: tests/e2e/test_web.py does what the file says and
+ * removes it. */
+async function ask(word) {
+	const file = process.env.PANDO_CONTROL;
+	writeFileSync(file, word);
+	for (let i = 0; existsSync(file); i++) {
+		assert.ok(i < 1200, `nobody did "${word}"`);
+		await new Promise((done) => setTimeout(done, 100));
+	}
 }
+export const stopServer = () => ask('stop');
+export const startServer = () => ask('start');

@@ -9,7 +9,7 @@ import { comeback, downSince } from './lib/connection';
 import { startEvents } from './lib/events';
 import { match, navigate, place, startRouter } from './lib/route';
 import { loadSession, sessionState } from './lib/session';
-import Login from './pages/login';
+import Login, { safeNext } from './pages/login';
 import NotFound from './pages/notfound';
 import { routes, type PageProps, type Route } from './routes';
 import { Button } from './ui/Button';
@@ -100,7 +100,7 @@ function App() {
 			const here = place.peek().path + (place.peek().query.toString() ? '?' + place.peek().query.toString() : '');
 			navigate(here === '/ui/' ? '/ui/login' : `/ui/login?next=${encodeURIComponent(here)}`, { replace: true });
 		} else if (state === 'in' && path === '/ui/login') {
-			navigate('/ui/', { replace: true });
+			navigate(safeNext(place.peek().query.get('next')), { replace: true });
 		}
 	}, [state, path]);
 	if (state === 'unknown')

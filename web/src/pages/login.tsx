@@ -23,12 +23,13 @@ export default function Login() {
 		const c = credential.trim();
 		if (!c || busy)
 			return;
+		const next = safeNext(place.value.query.get('next'));
 		setBusy(true);
 		setError(null);
 		try {
 			await signIn(c);
 			setCredential('');
-			navigate(safeNext(place.value.query.get('next')), { replace: true });
+			navigate(next, { replace: true });
 		} catch (err) {
 			setError(err instanceof ApiError && (err.status === 401 || err.status === 403) && !err.message.includes(' ')
 				? 'That key or token is not known to this server.' : messageOf(err));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accounts with what they use of what they may. The operator creates them, changes quotas, makes keys, acts as one.
 import { useState } from 'preact/hooks';
-import { api, url } from '../../lib/api';
+import { api, query, url } from '../../lib/api';
 import { bytes, count } from '../../lib/format';
 import { navigate } from '../../lib/route';
 import { actAs, currentAccount, session } from '../../lib/session';
@@ -47,7 +47,7 @@ function Edit({ account, onClose }: { account: Account | null; onClose: () => vo
 				onClose();
 			} else {
 				const a = await api.post<{ id: string }>('/v1/accounts', { name, quotas });
-				const k = await api.post<{ key: string }>('/v1/keys', { name: 'first', accountId: a.id });
+				const k = await api.post<{ key: string }>(query('/v1/keys', { accountId: a.id }), { name: 'first' });
 				setKey(k.key);
 			}
 		} catch (err) {
