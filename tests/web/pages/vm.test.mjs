@@ -107,6 +107,7 @@ test('cells: a plot, a table, an error, and output that tries to run', async () 
 	await until('the cells after a reload', async () => await b.page.locator('.cell').count() === 4);
 	c = await cell('Python', 'KEPT * 6');
 	await c.locator('.cell-out', { hasText: '42' }).waitFor();
+	await b.hurt(/Content Security Policy|sandboxed/); // the frame, drawn again
 });
 
 test('files: up, hostile names, edited with a conflict, down, deleted with undo', async () => {
