@@ -36,6 +36,9 @@
 #include "tests/unit/http_client.h"
 #include "tests/unit/tmpdir.h"
 #include "tests/vm/rig.h"
+#ifdef FX_WEB
+#include "web/web.h"
+#endif
 
 #define FX_DRAIN_MS 10000 /* for requests to end */
 
@@ -250,6 +253,9 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		                  .certs = f->certs,
 		                  .edge_secret = getenv("FX_EDGE"),
 		                  .header_ms = header_ms };
+#ifdef FX_WEB
+	deps.web = &web_site;
+#endif
 	if (mcp_new(&f->mcp, &err) < 0)
 		return -1;
 	mcp_deps(f->mcp, &deps);

@@ -111,6 +111,8 @@ function App() {
 	return <Layout full={route?.full}><ErrorBoundary at={path}>{route ? <PageOf route={route} params={params} key={route.path} /> : <NotFound />}</ErrorBoundary></Layout>;
 }
 
+if (location.hash.startsWith('#again='))
+	history.replaceState(null, '', location.pathname + location.search);
 startRouter();
 startEvents();
 void loadSession();

@@ -2,7 +2,7 @@
 // The only way to the server. Adds the CSRF header, turns error replies into ApiError, and tells session.ts and
 // connection.ts what it sees: a 401 ends the session in the page, a failed fetch or a 502/503/504 without our error
 // format means that the server is away.
-import { connectionLost, connectionOk } from './connection';
+import { connectionLost, connectionOk, downSince } from './connection';
 import { csrfToken, sessionEnded } from './session';
 import { readEvents, type ServerEvent } from './sse';
 
@@ -44,9 +44,15 @@ async function send(path: string, init: Init = {}): Promise<Response> {
 			headers['x-pando-csrf'] = token;
 	}
 	let res: Response;
+	const ask = (): Promise<Response> => fetch(path, { ...init, method, headers, credentials: 'same-origin', cache: 'no-store', keepalive: leaving });
 	try {
-		res = await fetch(path, { ...init, method, headers, credentials: 'same-origin', cache: 'no-store',
-			keepalive: leaving });
+		/* Reading is tried twice: browsers drop what is on its way whenever an interface comes or goes, and on the host
+		 * itself one does with every VM. */
+		res = await ask().catch((e) => {
+			if (method !== 'GET' || init.signal?.aborted || downSince.peek() !== null)
+				throw e;
+			return new Promise<Response>((done) => setTimeout(() => done(ask()), 250));
+		});
 	} catch (e) {
 		if (init.signal?.aborted)
 			throw e;
@@ -79,7 +85,7 @@ async function checked(path: string, init: Init): Promise<Response> {
 	if (res.ok)
 		return res;
 	const err = await errorOf(res);
-	if (res.status === 401 && !path.startsWith('/v1/session'))
+	if (res.status === 401 && path !== '/v1/session')
 		sessionEnded();
 	throw err;
 }

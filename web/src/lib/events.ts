@@ -15,10 +15,14 @@ export interface PandoEvent {
 	id: number;
 	type: string;
 	createdAt: string;
-	vm?: { id: string; name?: string | null; state?: string };
+	vm?: { id: string; name?: string | null; state?: string; [key: string]: unknown };
 	snapshot?: { id?: string; snapshotId?: string; name?: string | null };
 	build?: { id?: string; buildId?: string; state?: string; phase?: string };
-	repo?: { id: string };
+	push?: { repoId: string; repoName?: string | null; ref?: string };
+	delivery?: { repoId: string; triggerId: string; state: string };
+	sync?: { repoId: string; state: string };
+	domain?: { domain: string; vmId?: string };
+	vpc?: { id: string; name?: string | null; reason?: string };
 	[key: string]: unknown;
 }
 type Listener = (e: PandoEvent) => void;
@@ -34,6 +38,7 @@ let stop: AbortController | null = null;
 let retry = 0;
 let wait = 500;
 let alive = 0;
+let failures = 0;
 const HIDDEN_MS = 60_000;
 const SILENT_MS = 45_000;
 
@@ -81,6 +86,7 @@ async function connect(): Promise<void> {
 		const res = await fetch('/v1/events', { headers, credentials: 'same-origin', cache: 'no-store', signal: mine.signal });
 		if (!res.ok)
 			throw await errorOf(res);
+		failures = 0;
 		alive = Date.now();
 		const watch = window.setInterval(() => {
 			if (Date.now() - alive > SILENT_MS)
@@ -96,7 +102,7 @@ async function connect(): Promise<void> {
 					return;
 				}
 				if (e.event === 'gap') {
-					lastId = e.id ?? null;
+					lastId = String(e.json<{ lastId?: number }>().lastId ?? e.id ?? 0);
 					reloadAll();
 					return;
 				}
@@ -121,8 +127,8 @@ async function connect(): Promise<void> {
 				sessionEnded();
 				return;
 			}
-		} else if (!mine.signal.aborted) {
-			connectionLost();
+		} else if (!mine.signal.aborted && ++failures > 1) {
+			connectionLost(); /* once may be the network's mood: see api.ts */
 		}
 	}
 	if (stop !== mine)

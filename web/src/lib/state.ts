@@ -35,15 +35,17 @@ effect(() => {
 });
 
 export function useData<T>(path: string | null, options: DataOptions = {}): Data<T> {
+	const account = currentAccount.value?.id ?? null;
 	const s = useMemo(() => signal<Omit<Data<T>, 'reload' | 'set'>>({
-		data: path !== null && cache.has(path) ? cache.get(path) as T : null, error: null, loading: path !== null }), [path]);
+		data: path !== null && cache.has(path) ? cache.get(path) as T : null, error: null, loading: path !== null }), [path, account]);
 	const reload = useMemo(() => {
 		let running: Promise<void> | null = null;
 		let again = false;
 		const once = async (): Promise<void> => {
 			try {
 				const data = await api.get<T>(path as string);
-				cache.set(path as string, data);
+				if (account === cacheOf)
+					cache.set(path as string, data);
 				s.value = { data, error: null, loading: false };
 			} catch (e) {
 				const error = e instanceof ApiError ? e : new ApiError(0, 'PAGE', String(e));
@@ -67,7 +69,7 @@ export function useData<T>(path: string | null, options: DataOptions = {}): Data
 			})();
 			return running;
 		};
-	}, [path]);
+	}, [s]);
 	const on = (options.on ?? []).join(',');
 	useEffect(() => {
 		if (path === null)
@@ -102,7 +104,7 @@ export function useData<T>(path: string | null, options: DataOptions = {}): Data
 			clearInterval(poll);
 			offs.forEach((f) => f());
 		};
-	}, [path, on]);
+	}, [path, on, account]);
 	const v = s.value;
 	return { ...v, reload, set: (f) => {
 		if (s.peek().data !== null)

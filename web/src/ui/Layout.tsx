@@ -187,7 +187,7 @@ export function Layout({ children, full }: { children: ComponentChildren; full?:
 					{nav.map((n) => <li key={n.href}><a href={n.href} aria-current={current(n) ? 'page' : undefined}><Icon name={n.icon} size={19} /><span>{n.title}</span></a></li>)}
 				</ul></nav>
 				<div class="side-foot">
-					<button type="button" class="button quiet find" onClick={() => paletteOpen.value = true} aria-label="Commands (Ctrl K)"><Icon name="search" /><span>Find</span><kbd>Ctrl K</kbd></button>
+					<button type="button" class="button quiet find" onClick={() => paletteOpen.value = true}><Icon name="search" /><span>Find</span><kbd>Ctrl K</kbd></button>
 					<Live />
 					<AccountMenu />
 				</div>

@@ -33,7 +33,7 @@ export function Menu(p: { label: string; items: (MenuItem | null | undefined | f
 			if (!box.current?.contains(e.relatedTarget as Node | null))
 				setOpen(false);
 		}}>
-			<button type="button" class={`button menu-button ${p.kind ?? 'quiet'}${p.text ? '' : ' only-icon'}`} aria-haspopup="menu" aria-expanded={open} aria-label={p.label} title={p.text ? undefined : p.label} onClick={() => setOpen(!open)}>
+			<button type="button" class={`button menu-button ${p.kind ?? 'quiet'}${p.text ? '' : ' only-icon'}`} aria-haspopup="menu" aria-expanded={open} aria-label={p.text ? `${p.text}: ${p.label}` : p.label} title={p.text ? undefined : p.label} onClick={() => setOpen(!open)}>
 				{p.icon !== undefined || !p.text ? <Icon name={p.icon ?? 'more'} /> : null}{p.text && <span>{p.text}</span>}
 			</button>
 			{open && <div class={`menu-list ${p.align ?? 'end'}`} role="menu" aria-label={p.label}>

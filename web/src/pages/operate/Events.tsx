@@ -19,8 +19,15 @@ function about(e: PandoEvent): { text: string; href?: string } {
 		return { text: e.vm.name ?? e.vm.id, href: url`/ui/vms/${e.vm.id}` };
 	if (e.snapshot)
 		return { text: e.snapshot.name ?? e.snapshot.id ?? e.snapshot.snapshotId ?? '' };
-	if (e.repo)
-		return { text: e.repo.id, href: url`/ui/git/${e.repo.id}` };
+	if (e.push)
+		return { text: `${e.push.repoName ?? e.push.repoId} ${e.push.ref ?? ''}`, href: url`/ui/git/${e.push.repoId}` };
+	const repo = e.delivery ?? e.sync;
+	if (repo)
+		return { text: `${repo.repoId}: ${repo.state}`, href: url`/ui/git/${repo.repoId}` };
+	if (e.domain)
+		return { text: e.domain.domain };
+	if (e.vpc)
+		return { text: `${e.vpc.name ?? e.vpc.id} ${e.vpc.reason ?? ''}` };
 	if (e.build)
 		return { text: e.build.id ?? e.build.buildId ?? '' };
 	return { text: '' };
@@ -40,7 +47,7 @@ export function Events() {
 					const a = about(e);
 					return a.href ? <a href={a.href}>{a.text}</a> : a.text;
 				} },
-				{ key: 'reason', title: 'Why', hideNarrow: true, cell: (e) => typeof e['reason'] === 'string' ? e['reason'] : e.vm?.state ?? '' },
+				{ key: 'reason', title: 'Why', hideNarrow: true, cell: (e) => typeof e.vm?.['reason'] === 'string' ? e.vm['reason'] : e.vm?.state ?? '' },
 				{ key: 'at', title: 'When', align: 'end', cell: (e) => <span class="nowrap"><Ago at={e.createdAt} /></span> },
 			]} />
 		</Card>
