@@ -17,7 +17,7 @@ import { DiffView } from '../git/DiffView';
 import { wake } from '../vm/actions';
 import { decodeText, fromText, segment } from '../vm/paths';
 import { TerminalView } from '../vm/Terminal';
-import { awake, type PtySession, type Vm } from '../vm/types';
+import { awake, type PtySession, type Vm, word } from '../vm/types';
 import { useVm } from '../vm/VmPage';
 
 interface Change { path: string; change: 'added' | 'removed' | 'modified' | 'type'; kind: string; size: number | null; otherSize: number | null; mtime: string | null }
@@ -132,7 +132,7 @@ function Changes({ a, b, other }: { a: Vm; b: Vm | null; other: string }) {
 			<Button small icon="refresh" onClick={() => load(null)} busy={state === 'busy'}>Compare again</Button></>}>
 			{state === 'busy' && <Progress label="Comparing the files" />}
 			{error ? <Failure error={error instanceof ApiError ? error : new ApiError(0, 'DIFF', messageOf(error))} retry={() => load(null)} what="the comparison" /> : null}
-			{state === 'done' && !error && !list.length && <Empty icon="check" title="No file differs" commands={[{ title: 'Change something in one of them', code: `pando vm exec ${a.name ?? a.id} -- sh -c 'date > /root/now'` }]}>Their memory may still differ.</Empty>}
+			{state === 'done' && !error && !list.length && <Empty icon="check" title="No file differs" commands={[{ title: 'Change something in one of them', code: `pando vm exec ${word(a)} -- sh -c 'date > /root/now'` }]}>Their memory may still differ.</Empty>}
 			{list.length > 0 && <div class="changes">
 				<div>
 					<input type="search" class="filter" aria-label="Filter by path" placeholder="Filter" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
