@@ -8,7 +8,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, ApiError, messageOf, query } from '../../lib/api';
 import { bytes, plural, vmName } from '../../lib/format';
-import { place, setQuery } from '../../lib/route';
+import { navigate, place, setQuery } from '../../lib/route';
 import { useData } from '../../lib/state';
 import type { PageProps } from '../../routes';
 import { Button } from '../../ui/Button';
@@ -168,7 +168,7 @@ function Pair({ a, b }: { a: string; b: string }) {
 	return (
 		<div class="stack">
 			<PageHead title={<>{vmName(vm)} and {name}</>} sub={isVm ? 'Two relatives side by side' : 'A VM and a snapshot'}>
-				{isVm && <Button icon="diff" onClick={() => location.assign(`/ui/compare/${encodeURIComponent(b)}/${encodeURIComponent(a)}`)}>Swap</Button>}
+				{isVm && <Button icon="diff" onClick={() => navigate(`/ui/compare/${encodeURIComponent(b)}/${encodeURIComponent(a)}`)}>Swap</Button>}
 			</PageHead>
 			{isVm && other && <div class="beside">
 				<Side vm={vm} session={q.get('left') ?? ''} sessions={sa} onSession={(id) => setQuery({ left: id || null })} />
