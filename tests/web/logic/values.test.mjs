@@ -231,3 +231,8 @@ test('git: messages, listings, READMEs', () => {
 	assert.equal(git.readmeOf([{ type: 'file', name: 'readme.txt' }, { type: 'file', name: 'README.md' }]).name, 'README.md');
 	assert.equal(git.inPath('a b/<c>'), 'a%20b/%3Cc%3E');
 });
+test('commands to copy: a name that a shell would read otherwise is not put in them', () => {
+	assert.equal(types.word({ id: 'x1', name: 'web-1' }), 'web-1');
+	for (const name of ['$(reboot)', 'a; b', '-rf', '<img>', '', null, 'a b', '`x`'])
+		assert.equal(types.word({ id: 'x1', name }), 'x1');
+});

@@ -61,9 +61,9 @@ export async function openBrowser() {
 		go: (to) => page.goto(URL_ + to),
 		/** No script of somebody else's ran; `allowed` are refusals that a hostile document must cause. */
 		async hurt(allowed = null) {
+			const found = complaints.splice(0);
 			assert.equal(await page.evaluate(() => window.hacked), undefined, 'foreign text ran as a script');
-			assert.deepEqual(complaints.filter((c) => !allowed?.test(c)), []);
-			complaints.length = 0;
+			assert.deepEqual(found.filter((c) => !allowed?.test(c)), []);
 		},
 		/** axe-core on the page itself (the frame around it has tests of its own); frames of foreign documents are not looked into. */
 		async accessible(where) {

@@ -107,6 +107,7 @@ test('cells: a plot, a table, an error, and output that tries to run', async () 
 	await until('the cells after a reload', async () => await b.page.locator('.cell').count() === 4);
 	c = await cell('Python', 'KEPT * 6');
 	await c.locator('.cell-out', { hasText: '42' }).waitFor();
+	await b.hurt(/Content Security Policy|sandboxed/); // the frame, drawn again
 });
 
 test('files: up, hostile names, edited with a conflict, down, deleted with undo', async () => {
@@ -169,7 +170,7 @@ test('a fork beside its parent: both terminals, and the text that differs', asyn
 	await until('both terminals', async () => await b.page.locator('.terminal[data-state=open]').count() === 2);
 	await exec(vm, 'printf "same\\nparent\\n" > /root/differs.txt');
 	await exec(fork, 'printf "same\\nchild\\n" > /root/differs.txt');
-	await b.page.getByRole('button', { name: 'Compare again' }).click();
+	await b.page.locator('button[aria-busy=false]', { hasText: 'Compare again' }).click();
 	await b.page.locator('.change-list button', { hasText: '/root/differs.txt' }).click();
 	await b.page.locator('.diff .add .line').waitFor();
 	assert.equal(await b.page.locator('.diff .add .line').innerText(), 'parent');

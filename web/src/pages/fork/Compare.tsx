@@ -8,7 +8,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, ApiError, messageOf, query } from '../../lib/api';
 import { bytes, plural, vmName } from '../../lib/format';
-import { place, setQuery } from '../../lib/route';
+import { navigate, place, setQuery } from '../../lib/route';
 import { useData } from '../../lib/state';
 import type { PageProps } from '../../routes';
 import { Button } from '../../ui/Button';
@@ -17,7 +17,7 @@ import { DiffView } from '../git/DiffView';
 import { wake } from '../vm/actions';
 import { decodeText, fromText, segment } from '../vm/paths';
 import { TerminalView } from '../vm/Terminal';
-import { awake, type PtySession, type Vm } from '../vm/types';
+import { awake, type PtySession, type Vm, word } from '../vm/types';
 import { useVm } from '../vm/VmPage';
 
 interface Change { path: string; change: 'added' | 'removed' | 'modified' | 'type'; kind: string; size: number | null; otherSize: number | null; mtime: string | null }
@@ -132,7 +132,7 @@ function Changes({ a, b, other }: { a: Vm; b: Vm | null; other: string }) {
 			<Button small icon="refresh" onClick={() => load(null)} busy={state === 'busy'}>Compare again</Button></>}>
 			{state === 'busy' && <Progress label="Comparing the files" />}
 			{error ? <Failure error={error instanceof ApiError ? error : new ApiError(0, 'DIFF', messageOf(error))} retry={() => load(null)} what="the comparison" /> : null}
-			{state === 'done' && !error && !list.length && <Empty icon="check" title="No file differs" commands={[{ title: 'Change something in one of them', code: `pando vm exec ${a.name ?? a.id} -- sh -c 'date > /root/now'` }]}>Their memory may still differ.</Empty>}
+			{state === 'done' && !error && !list.length && <Empty icon="check" title="No file differs" commands={[{ title: 'Change something in one of them', code: `pando vm exec ${word(a)} -- sh -c 'date > /root/now'` }]}>Their memory may still differ.</Empty>}
 			{list.length > 0 && <div class="changes">
 				<div>
 					<input type="search" class="filter" aria-label="Filter by path" placeholder="Filter" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
@@ -168,7 +168,7 @@ function Pair({ a, b }: { a: string; b: string }) {
 	return (
 		<div class="stack">
 			<PageHead title={<>{vmName(vm)} and {name}</>} sub={isVm ? 'Two relatives side by side' : 'A VM and a snapshot'}>
-				{isVm && <Button icon="diff" onClick={() => location.assign(`/ui/compare/${encodeURIComponent(b)}/${encodeURIComponent(a)}`)}>Swap</Button>}
+				{isVm && <Button icon="diff" onClick={() => navigate(`/ui/compare/${encodeURIComponent(b)}/${encodeURIComponent(a)}`)}>Swap</Button>}
 			</PageHead>
 			{isVm && other && <div class="beside">
 				<Side vm={vm} session={q.get('left') ?? ''} sessions={sa} onSession={(id) => setQuery({ left: id || null })} />

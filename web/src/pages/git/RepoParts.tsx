@@ -12,6 +12,7 @@ import { Table } from '../../ui/Table';
 import { confirmOnce, failed, notify, undoable } from '../../ui/Toast';
 import { Changed } from './Commits';
 import { at, conflictText, repoName, short, type Repo, type Sync } from './types';
+import { word } from '../vm/types';
 
 interface Branch { name: string; commit: string | null }
 interface Tag { name: string; message: string | null; target: { sha: string }; tagger: { name: string; date: string } | null }
@@ -89,7 +90,7 @@ export function Search({ repo, rev }: { repo: Repo; rev: string }) {
 				<label class="check"><input type="checkbox" checked={exact} onChange={(e) => setExact(e.currentTarget.checked)} /> case</label>
 				<Button kind="primary" type="submit" icon="search" disabled={!typed}>Search</Button>
 			</form>
-			{!text ? <Empty icon="search" title="Search this repository" commands={[{ title: 'On the command line', code: `pando git search ${repo.name || repo.id} 'main('` }]}>Text in files, names, commit messages, or what commits added and removed.</Empty>
+			{!text ? <Empty icon="search" title="Search this repository" commands={[{ title: 'On the command line', code: `pando git search ${word(repo)} 'main('` }]}>Text in files, names, commit messages, or what commits added and removed.</Empty>
 				: found.error && !r ? <Failure error={found.error} retry={found.reload} what="the results" />
 					: !r ? <Progress label="Searching" />
 						: <>
@@ -135,7 +136,7 @@ export function Mirror({ repo }: { repo: Repo }) {
 					<Field label="Token" hint="Kept sealed and never shown. Empty: the account's credential for that server."><input type="password" value={token} onInput={(e) => setToken(e.currentTarget.value)} autocomplete="off" /></Field>
 					<div class="row"><Button kind="primary" type="submit" disabled={!url.trim()}>Mirror</Button></div>
 				</form>
-				<Code text={`pando git sync enable ${repo.name || repo.id} owner/name`} />
+				<Code text={`pando git sync enable ${word(repo)} owner/name`} />
 			</Card>
 		);
 	return (
@@ -218,8 +219,8 @@ export function RepoSettings({ repo, reload }: { repo: Repo; reload: () => Promi
 	return (
 		<div class="stack">
 			<Card title="Clone"><div class="stack-s">
-				<Code text={`git clone ${location.origin}/${repo.id} ${repo.name || ''}`.trim()} />
-				<Code text={`pando git clone ${repo.name || repo.id}`} />
+				<Code text={`git clone ${location.origin}/${repo.id}${word(repo) === repo.id ? '' : ` ${word(repo)}`}`} />
+				<Code text={`pando git clone ${word(repo)}`} />
 				<Code text={ssh} />
 				<p class="muted">The password is an API key or an identity's token: <code>{location.protocol}//x-access-token:TOKEN@{location.host}/{repo.id}</code></p></div></Card>
 			<Card title="General"><form class="form" onSubmit={(e) => e.preventDefault()}>

@@ -16,7 +16,7 @@ import { confirmOnce, notify, undoable } from '../../ui/Toast';
 import { CodeView } from './CodeView';
 import { applyEvent, LANGUAGES, loadCells, newCell, saveCells, type Cell, type Language } from './notebook';
 import { PieceView } from './Output';
-import { awake, type Vm } from './types';
+import { awake, type Vm, word } from './types';
 
 interface Context { contextId: string; language: Language; state: string; default: boolean; executionCount: number; waiting: number }
 
@@ -103,7 +103,7 @@ export function Cells({ vm }: { vm: Vm }) {
 	if (!cells.length)
 		return (
 			<Empty icon="terminal" title="Run code in this VM" action={<div class="row">{LANGUAGES.map((l) => <Button key={l} kind={l === 'python' ? 'primary' : 'plain'} onClick={() => add(l)}>{NAMES[l]}</Button>)}</div>}
-				commands={[{ title: 'On the command line', code: `pando code ${vm.name ?? vm.id} -e '6 * 7'` },
+				commands={[{ title: 'On the command line', code: `pando code ${word(vm)} -e '6 * 7'` },
 					{ title: 'Over HTTP', code: `POST /v1/vms/${vm.id}/code {"language":"python","code":"6 * 7"}` }]}>
 				Variables stay in the VM from one cell to the next, across suspend and resume, and into forks.{!awake(vm) && ' Running a cell resumes this VM.'}
 			</Empty>

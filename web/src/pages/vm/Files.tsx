@@ -17,7 +17,7 @@ import { Ago, Empty, Failure, Field, Progress, Skeleton } from '../../ui/parts';
 import { confirmOnce, failed, notify, pending, undoable } from '../../ui/Toast';
 import { FileEdit } from './FileEdit';
 import { badName, base, command, crumbs, fromAddress, fromText, inAddress, join, listCommand, normal, parent, parseListing, segment, shown, sorted, type Entry, type RawPath, type SortKey } from './paths';
-import { awake, type Vm } from './types';
+import { awake, type Vm, word } from './types';
 import { dropped, upload, type Dropped } from './upload';
 
 interface Sending { id: number; name: string; sent: number; total: number; error?: string; abort(): void }
@@ -233,7 +233,7 @@ export function Files({ vm, onWake }: { vm: Vm; onWake: () => Promise<unknown> }
 					</table>
 					{rows.length > 2000 && <p class="muted pad">The first 2,000 of {rows.length} entries. Use a terminal for the rest.</p>}
 					{fresh && list && !rows.length && <Empty icon="folder" title={unseen ? 'Only hidden files here' : 'Nothing here'} action={unseen ? <Button onClick={() => setHidden(true)}>Show hidden files</Button> : undefined}
-						commands={[{ title: 'Fill it', code: `pando cp ./file ${vm.name ?? vm.id}:${shown(dir)}/` }]}>Drop files here to upload them.</Empty>}
+						commands={[{ title: 'Fill it', code: `pando cp ./file ${word(vm)}:${shown(dir)}/` }]}>Drop files here to upload them.</Empty>}
 					</div>}
 			<p class="files-foot muted">{fresh && list ? `${rows.length} ${rows.length === 1 ? 'entry' : 'entries'}${unseen ? `, ${unseen} hidden` : ''}. Drop files or folders anywhere here to upload them.` : ''}</p>
 			{asking && <NameDialog title={asking.kind === 'rename' ? `Rename ${shown(asking.entry.raw)}` : asking.kind === 'folder' ? 'New folder' : 'New file'}

@@ -64,8 +64,6 @@ export function Metrics({ vm }: { vm: Vm }) {
 	const disk = useMemo(() => [{ label: 'Read', values: of((s) => s.diskReadBytesPerSec), color: '--plot-1' }, { label: 'Written', values: of((s) => s.diskWriteBytesPerSec), color: '--plot-3' }], [all]);
 	const net = useMemo(() => [{ label: 'Received', values: of((s) => s.netRxBytesPerSec), color: '--plot-2' }, { label: 'Sent', values: of((s) => s.netTxBytesPerSec), color: '--plot-4' }], [all]);
 	const last = all[all.length - 1];
-	if (!all.length && !history.error)
-		return <Skeleton height={420} />;
 	return (
 		<div class="stack">
 			{history.error && !history.error.missing && <Failure error={history.error} retry={history.reload} what="the last hour" />}
@@ -78,12 +76,12 @@ export function Metrics({ vm }: { vm: Vm }) {
 					<Stat label="Ran for" value={duration(vm.usage.wallSeconds)} sub={`${duration(vm.usage.cpuSeconds)} of CPU`} />
 				</div>
 			</Card>
-			<div class="plots">
+			{!all.length ? <Skeleton height={480} /> : <div class="plots">
 				<Card title="CPU"><Plot label="CPU over the last hour" times={times} series={cpu} format={percent} min={0} max={100} legend={false} /></Card>
 				<Card title="Memory"><Plot label="Memory over the last hour" times={times} series={memory} format={bytes} min={0} legend={false} /></Card>
 				<Card title="Disk"><Plot label="Disk traffic over the last hour" times={times} series={disk} format={rate} min={0} /></Card>
 				<Card title="Network"><Plot label="Network traffic over the last hour" times={times} series={net} format={rate} min={0} /></Card>
-			</div>
+			</div>}
 		</div>
 	);
 }

@@ -10,7 +10,7 @@ import { Ago, Badge, Card, Empty, Field, Loaded } from '../../ui/parts';
 import { Table } from '../../ui/Table';
 import { failed, notify, pending, undoable } from '../../ui/Toast';
 import { parseRules, ruleLine, type Policy } from './egress';
-import type { Vm } from './types';
+import { word, type Vm } from './types';
 
 interface Mapping { id: string; domain: string; vmId: string | null; vmPort: number | null; createdAt: string }
 interface Port { port: number; targetPort: number | null; protocol: string; address?: string | null; listening?: boolean; error?: string | null; createdAt: string | null }
@@ -138,7 +138,7 @@ export function Network({ vm }: { vm: Vm }) {
 						await api.del(`/domains/v1/mappings/${encodeURIComponent(m.domain)}`);
 						await names.reload();
 					}, { key: `domain:${m.domain}` })} /></div> },
-				]} empty={<Empty title="No name leads here" commands={[{ title: 'On the command line', code: `pando domain map app.example.org ${vm.name ?? vm.id} -p 3000` }]}>The VM's own name works without a mapping: <code>{vm.id}.&lt;base domain&gt;</code>.</Empty>} />}</Loaded>
+				]} empty={<Empty title="No name leads here" commands={[{ title: 'On the command line', code: `pando domain map app.example.org ${word(vm)} -p 3000` }]}>The VM's own name works without a mapping: <code>{vm.id}.&lt;base domain&gt;</code>.</Empty>} />}</Loaded>
 			</Card>
 			<Card title="Ports" actions={<Button small icon="plus" onClick={() => setDialog('port')}>Map a port</Button>}>
 				<Loaded of={ports} what="the ports">{(d) => <><Table label="Ports" rows={d.ports.filter((p) => !pending.value.has(`port:${vm.id}:${p.protocol}:${p.port}`))} rowKey={(p) => `${p.protocol} ${p.port}`} columns={[
@@ -150,7 +150,7 @@ export function Network({ vm }: { vm: Vm }) {
 						await api.del(`/v1/vms/${encodeURIComponent(vm.id)}/ports/${p.port}?protocol=${p.protocol}`);
 						await ports.reload();
 					}, { key: `port:${vm.id}:${p.protocol}:${p.port}` })} /> },
-				]} empty={<Empty title="No port leads here" commands={[{ title: 'On the command line', code: `pando vm port-map ${vm.name ?? vm.id} 5432` }]} />} />
+				]} empty={<Empty title="No port leads here" commands={[{ title: 'On the command line', code: `pando vm port-map ${word(vm)} 5432` }]} />} />
 				{!d.range && <p class="muted">This server maps no ports but that of the VM's own name; an operator can allow a range with <code>PANDO_PORT_RANGE</code>.</p>}</>}</Loaded>
 			</Card>
 			<Egress vm={vm} />

@@ -16,7 +16,7 @@ import { confirmOnce } from '../../ui/Toast';
 import { TerminalView } from './Terminal';
 import { plainTitle } from './ansi';
 import type { PtyState } from './pty';
-import { awake, type PtySession, type Vm } from './types';
+import { awake, type PtySession, type Vm, word } from './types';
 
 interface Tab {
 	/** Stays the same when a new session gets its name. */
@@ -105,7 +105,7 @@ export function Terminals({ vm }: { vm: Vm }) {
 	if (!tabs.length)
 		return (
 			<Empty icon="terminal" title="No terminal yet" action={<Button kind="primary" icon="plus" onClick={open}>{awake(vm) ? 'New terminal' : 'Resume and open a terminal'}</Button>}
-				commands={[{ title: 'On the command line', code: `pando vm pty ${vm.name ?? vm.id}` }, { title: 'With the SDK', code: 'const session = await vm.pty.open({ cols: 120, rows: 30 });' }]}>
+				commands={[{ title: 'On the command line', code: `pando vm pty ${word(vm)}` }, { title: 'With the SDK', code: 'const session = await vm.pty.open({ cols: 120, rows: 30 });' }]}>
 				A session stays in the VM when this page is closed, when the VM is suspended, and in its forks.
 			</Empty>
 		);

@@ -9,7 +9,7 @@ import { Button } from '../../ui/Button';
 import { Dialog } from '../../ui/Dialog';
 import { Empty, Field, Loaded } from '../../ui/parts';
 import { confirmOnce, failed, notify, undoable } from '../../ui/Toast';
-import { ancestors, relatives, type Tree, type Vm } from './types';
+import { ancestors, relatives, type Tree, type Vm, word } from './types';
 
 const at = (vm: { id: string }): string => `/v1/vms/${encodeURIComponent(vm.id)}`;
 
@@ -89,7 +89,7 @@ function Rewind({ vm, onClose, reload }: Props) {
 	}}>
 		<Loaded of={tree} what="its snapshots">{() => list.length ? <fieldset class="choices"><legend>Memory and disk become those of</legend>
 			{list.map((s) => <label key={s.snapshotId} class={to === s.snapshotId ? 'chosen' : ''}><input type="radio" name="to" checked={to === s.snapshotId} onChange={() => setTo(s.snapshotId)} /><span><b>{s.name ?? s.snapshotId}</b><small>{dateTime(s.createdAt)}</small></span></label>)}</fieldset>
-			: <Empty title="Nothing to go back to" commands={[{ title: 'Take a snapshot first', code: `pando vm snapshot ${vm.name ?? vm.id} --name before` }]} />}</Loaded>
+			: <Empty title="Nothing to go back to" commands={[{ title: 'Take a snapshot first', code: `pando vm snapshot ${word(vm)} --name before` }]} />}</Loaded>
 		{list.length > 0 && <label class="check"><input type="checkbox" checked={keep} onChange={(e) => setKeep(e.currentTarget.checked)} /> Keep what is now as a snapshot</label>}
 	</Form>;
 }
@@ -133,7 +133,7 @@ function Compare({ vm, onClose }: Props) {
 	return (
 		<Dialog title={`Compare ${vmName(vm)} with`} onClose={onClose} small>
 			<Loaded of={tree} what="its relatives">{() => list.length ? <ul class="pick-list">{list.map((r) => <li key={r.id}><a href={`/ui/compare/${encodeURIComponent(vm.id)}/${encodeURIComponent(r.id)}`} onClick={onClose}>{r.label}</a><span class="muted">{r.kind === 'vm' ? r.state : 'snapshot'}</span></li>)}</ul>
-				: <Empty icon="fork" title="It has no relatives" commands={[{ title: 'Make one', code: `pando vm fork ${vm.name ?? vm.id}` }]}>Forks and snapshots of it can be compared with it.</Empty>}</Loaded>
+				: <Empty icon="fork" title="It has no relatives" commands={[{ title: 'Make one', code: `pando vm fork ${word(vm)}` }]}>Forks and snapshots of it can be compared with it.</Empty>}</Loaded>
 		</Dialog>
 	);
 }

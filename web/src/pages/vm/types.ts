@@ -75,6 +75,11 @@ export interface Process {
 
 export interface Service { name: string; loadState?: string; activeState?: string; subState?: string; description?: string }
 
+/** A name for a command that is shown to be copied: its own only if a shell takes it as one plain word. */
+export function word(of: { id: string; name: string | null }): string {
+	return of.name && /^[A-Za-z0-9_][A-Za-z0-9._-]*$/.test(of.name) ? of.name : of.id;
+}
+
 /** Does looking into the VM leave it as it is? In any other state, a command or a file resumes or boots it. */
 export function awake(vm: Vm): boolean {
 	return vm.state === 'running';
