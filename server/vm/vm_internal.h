@@ -57,16 +57,16 @@ struct vm {
 	struct guest *guest;     /* ref'd; vm->lock */
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
 	bool has_slot;
-	bool template;     /* it exists to be frozen: template.c */
-	bool trusts;       /* its guest was given this server's CA since it was started or thawed */
-	bool sited;        /* the same of the site's settings */
-	bool untold;       /* one of them failed */
-	char told[TOLD_SIZE];     /* what this server told when it came up; vm->lock */
-	char told_point[ID_SIZE]; /* the point it was suspended as, and knew that; or "" */
-	struct vm_net net; /* vm->lock */
-	bool gone;         /* deleted; vm->lock */
-	bool buried;       /* the same, for those without the lock; m->lock */
-	bool cancelled;    /* building, and not wanted any more; m->lock */
+	bool template; /* it exists to be frozen: template.c */
+	bool trusts;   /* its guest was given this server's CA since it was started or thawed */
+	bool sited;    /* the same of the site's settings */
+	bool untold;   /* one of them failed */
+	char told[TOLD_SIZE];        /* what this server told when it came up; vm->lock */
+	char told_point[ID_SIZE];    /* the point it was suspended as, and knew that; or "" */
+	struct vm_net net;           /* vm->lock */
+	bool gone;                   /* deleted; vm->lock */
+	bool buried;                 /* the same, for those without the lock; m->lock */
+	bool cancelled;              /* building, and not wanted any more; m->lock */
 	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
 	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
 	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */

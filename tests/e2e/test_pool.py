@@ -136,5 +136,48 @@ class NoPool(Case):
         vm = self.s.create()
         self.assertEqual(self.s.sh(vm, "hostname"), vm)
         self.assertEqual(self.s.made_ahead(), (0, 0))
-        self.assertEqual(len(self.s.qemu_pids()), 1)
+        wait_for("the server's own template is made", lambda: len(self.s.qemu_pids()) == 1, 60)
         self.assertTrue(os.path.isdir(os.path.join(self.s.dir, "run", self.s.info(vm)["vmInstanceId"])))
+
+
+class Own(Case):
+    """The server's own template: a plain create needs no install of the CA; another CA is trusted after a restart."""
+    server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0", "PANDO_LOG": "debug"}
+    limit_s = 240
+
+    def log(self):
+        with open(self.s.log_path) as f:
+            return f.read()
+
+    def await_own(self, count=1):
+        wait_for("the server's own template is ready", lambda: self.log().count("this server's own is ready") >= count, 120)
+
+    def told(self, vm):
+        return any(vm in line and "trusts this server's CA" in line for line in self.log().splitlines())
+
+    def assert_trusts(self, vm):
+        """The server's CA is in its file, in the bundle, and where OpenSSL looks for it."""
+        ca = self.s.api("GET", "/v1/ca")["certificate"]
+        self.assertEqual(self.s.sh(vm, "cat /usr/local/share/ca-certificates/pando-local.crt").strip(), ca.strip())
+        self.s.sh(vm, "openssl verify -CApath /etc/ssl/certs /usr/local/share/ca-certificates/pando-local.crt && "
+                      "openssl verify -CAfile /etc/ssl/certs/ca-certificates.crt /usr/local/share/ca-certificates/pando-local.crt")
+
+    def test_plain_create_and_another_ca(self):
+        self.await_own()
+        vm = self.s.create()
+        self.assert_trusts(vm)
+        self.s.post(vm, "suspend")
+        self.assert_trusts(vm)
+        self.assertFalse(self.told(vm), "it knew before, and after its resume")
+        tree = self.s.api("GET", "/v1/tree")
+        self.assertEqual([(n["kind"], n["parent"]) for n in tree["nodes"] if n["kind"] == "template"], [("template", None)])
+        self.assertEqual(tree["roots"], [n["id"] for n in tree["nodes"] if n["kind"] == "template"])
+        self.s.stop()
+        os.unlink(os.path.join(self.s.dir, "certs/ca.crt"))  # the next start makes another CA
+        self.s.start()
+        self.await_own(2)
+        other = self.s.create()
+        self.assert_trusts(other)
+        self.assertFalse(self.told(other))
+        self.assert_trusts(vm)
+        self.assertTrue(self.told(vm), "it was suspended by a server with another CA")

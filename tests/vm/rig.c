@@ -277,8 +277,8 @@ static bool at_work(struct rig *r, struct vmm *m)
 			return true;
 	}
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
-	       m->making_blank || m->making_size || m->making_own || m->n_starting || st.pool_ready < r->opts.pool ||
-	       m->n_blanks < r->opts.blanks;
+	       m->making_blank || m->making_size || m->making_own || m->n_starting ||
+	       st.pool_ready < r->opts.pool || m->n_blanks < r->opts.blanks;
 }
 
 /* On stderr: in a program that is not cmocka's, fail_msg() keeps its message to itself. */
