@@ -90,12 +90,22 @@ static int is_wanted(void *ctx, const char *name, bool required, json_t *type, s
 	return 0;
 }
 
+/* Its lines; none if it is left out of the document. */
+static const struct doc_line *described(const struct route *route, size_t *ret_n)
+{
+	const struct doc_line *l = doc_of_route(route, ret_n);
+
+	if (!doc_section(route))
+		*ret_n = 0;
+	return l;
+}
+
 static void check_query(const struct request *req, const char *name)
 {
 	struct wanted w = { .name = name };
 	struct err err = { 0 };
 	size_t n;
-	const struct doc_line *l = doc_of_route(req->match.route, &n);
+	const struct doc_line *l = described(req->match.route, &n);
 
 	for (size_t i = 0; i < n; i++)
 		if (l[i].kind == DOC_QUERY)
@@ -139,7 +149,7 @@ void __wrap_json_seen_unknown(const struct json_seen *s, const json_t *root, jso
 		                               "domains", "recreate" };
 	const struct route *route = current ? current->match.route : api_routes;
 	size_t n;
-	const struct doc_line *l = doc_of_route(route, &n);
+	const struct doc_line *l = described(route, &n);
 	autojson json_t *type = NULL;
 	struct err err = { 0 };
 
@@ -351,7 +361,7 @@ static void check_reply(const struct route *route, const struct reply *res)
 	struct place at = { 0 };
 	struct err err = { 0 };
 	size_t n;
-	const struct doc_line *l = doc_of_route(route, &n);
+	const struct doc_line *l = described(route, &n);
 	autofree char *text = NULL;
 
 	/* what a background request gave is of its own route, errors included */
@@ -377,11 +387,11 @@ static void check_reply(const struct route *route, const struct reply *res)
 static void check_stream(const struct route *route, const struct reply *res)
 {
 	size_t n;
-	const struct doc_line *l = doc_of_route(route, &n);
+	const struct doc_line *l = described(route, &n);
 
 	for (size_t i = 0; i < n; i++)
 		if (l[i].kind == DOC_SENDS || l[i].kind == DOC_SOCKET ||
-		    route->handler == api_openapi || !doc_section(route))
+		    route->handler == api_openapi)
 			return;
 	if (n)
 		broken(route,
@@ -400,7 +410,7 @@ int __wrap_api_handle(struct request *req, struct reply *res, struct err *err)
 	current = req;
 	r = __real_api_handle(req, res, err);
 	current = outer;
-	doc_of_route(route, &n);
+	described(route, &n);
 	if (r >= 0 && res->json)
 		check_reply(route, res);
 	else if (r >= 0)

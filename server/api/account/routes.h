@@ -62,7 +62,7 @@ ROUTE(POST, "/v1/session", SCOPE_PUBLIC, KIB(4), api_session_open, 0,
       "Sign in with a browser: credential (API key or access token) becomes a cookie")
 DOC(BODY, "SessionOpen")
 DOC(REPLY, "Session")
-DOC(FAILS, "UNAUTHORIZED LIMIT_EXCEEDED CROSS_SITE_REQUEST")
+DOC(FAILS, "UNAUTHORIZED UNAUTHORIZED_ERROR LIMIT_EXCEEDED CROSS_SITE_REQUEST")
 ROUTE(GET, "/v1/session", SCOPE_SELF, NO_BODY, api_session_get, 0,
       "Who is signed in, until when, and the token for x-pando-csrf")
 DOC(REPLY, "Session")
@@ -93,7 +93,7 @@ ROUTE(POST, "/v1/login-requests/{login_id}/poll", SCOPE_PUBLIC, KIB(4), api_logi
 DOC(BODY, "LoginPoll")
 DOC(REPLY, "{apiKey: string, accountId: string, keyId: string}")
 DOC(REPLY_202, "{state: string}")
-DOC(FAILS, "LOGIN_REQUEST_NOT_FOUND LOGIN_REQUEST_DENIED")
+DOC(FAILS, "LOGIN_REQUEST_NOT_FOUND LOGIN_REQUEST_EXPIRED LOGIN_REQUEST_DENIED")
 ROUTE(GET, "/v1/login-requests/by-code/{code}", SCOPE_ACCOUNT, NO_BODY, api_login_get, 0,
       "What asks for a key, from where and since when; with a session")
 DOC(REPLY, "LoginRequest")

@@ -41,7 +41,7 @@ DOC(FAILS, "INVALID_DOMAIN")
 ROUTE(POST, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, KIB(64), api_mapping_create, 0,
       "Map a name to a port of a VM")
 DOC(BODY, "MappingNew")
-DOC(REPLY, "Mapping")
+DOC(REPLY, "Mapping & {dnsRecords: NameRecord[]}")
 DOC(FAILS, "BAD_REQUEST INVALID_DOMAIN DOMAIN_ALREADY_EXISTS DOMAIN_OWNERSHIP_NOT_VERIFIED NO_DOMAIN_OWNERSHIP VM_NOT_FOUND INVALID_VM_ID")
 ROUTE(DELETE, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, NO_BODY, api_mapping_delete, 0,
       "Remove the mapping of a name")
