@@ -246,13 +246,28 @@ class Server:
         self.wait_ready(120)
 
     def files(self):
-        """Layers and points; the database and logs come and go."""
+        """Layers and points; the database and logs come and go, and so does the server's own template (vm/template_own.c)."""
         found = set()
         for part in ("layers", "points"):
             top = os.path.join(self.dir, part)
             if os.path.isdir(top):
                 found |= {os.path.join(part, name) for name in os.listdir(top)}
-        return found
+        return found - self.own_template()
+
+    def own_template(self):
+        """Files of the template that the server made of the shared one."""
+        path = os.path.join(self.dir, "pando.db")
+        if not os.path.exists(path):
+            return set()
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+        try:
+            rows = db.execute("SELECT p.id, p.mem_layer, p.disk_layer FROM points p JOIN templates t ON t.point = p.id "
+                              "WHERE p.parent IS NOT NULL").fetchall()
+        except sqlite3.DatabaseError:  # a test has damaged it, or its server is from before
+            return set()
+        finally:
+            db.close()
+        return {n for point, mem, disk in rows for n in (f"points/{point}.state", f"layers/{mem}", f"layers/{disk}")}
 
     def sql(self, statement):
         """On the database of a server that is down."""
