@@ -172,7 +172,7 @@ static int create(struct vmm *m, const struct vm_create_opts *o, bool *ret_ready
 		return r;
 	if (!full.workdir)
 		full.workdir = workdir;
-	if ((o->point || o->snapshot_id) && (r = vmm_hold(m, point, err)) < 0)
+	if ((o->point || o->snapshot_id) && (r = vmm_point_hold(m, point, err)) < 0)
 		return r;
 	sizes_make_way(m);
 	r = pool_take(m, &full, point, ret, err);

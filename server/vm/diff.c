@@ -65,7 +65,7 @@ static int party_of_vm(struct vmm *m, const char *account, struct party *p, stru
 		            p->id, vm_state_name(vm->row.info.state));
 	}
 	if (r == 0 && *p->point)
-		p->held = (r = vmm_hold(m, p->point, err)) == 0;
+		p->held = (r = vmm_point_hold(m, p->point, err)) == 0;
 	vm_unlock(vm);
 	return r;
 }
@@ -76,7 +76,7 @@ static int party_of_snapshot(struct vmm *m, const char *account, struct party *p
 
 	snprintf(p->head, ID_SIZE, "%s", r < 0 ? "" : p->point);
 	if (r == 0)
-		p->held = (r = vmm_hold(m, p->point, err)) == 0;
+		p->held = (r = vmm_point_hold(m, p->point, err)) == 0;
 	return r;
 }
 

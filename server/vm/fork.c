@@ -89,7 +89,7 @@ static int freeze_parent(struct vm *vm, struct fork_job *job, struct err *err)
 
 	if (vm->row.info.state == VM_SUSPENDED) {
 		snprintf(job->point, ID_SIZE, "%s", vm->row.info.point);
-		return vmm_hold(vm->m, job->point, err);
+		return vmm_point_hold(vm->m, job->point, err);
 	}
 	r = vm_wake(vm, err);
 	if (r == 0)

@@ -206,7 +206,7 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	r = snapshot_point(m, account, snapshot_id, point, NULL, err);
 	if (r == 0)
 		r = check_ancestor(vm, snapshot_id, point, err);
-	if (r == 0 && (r = vmm_hold(m, point, err)) == 0) {
+	if (r == 0 && (r = vmm_point_hold(m, point, err)) == 0) {
 		r = rewind_locked(vm, point, snapshot_id, keep, ret, err);
 		vmm_release(m, point);
 	}

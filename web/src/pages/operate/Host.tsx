@@ -137,7 +137,7 @@ export function Host() {
 							<Stat label="Up" value={duration(h.uptimeSeconds)} sub={`${h.version}${h.accel ? `, ${h.accel}` : ''}`} />
 						</div></Card>
 						<div class="grid">
-							<Card title="Memory, honestly"><MemorySplit m={h.memory} /></Card>
+							<Card title="Memory"><MemorySplit m={h.memory} /></Card>
 							<Card title="This server"><dl class="facts">
 								<dt>Version</dt><dd>{h.version}</dd>
 								<dt>Accelerator</dt><dd>{h.accel ?? '–'}{h.accelWhy && <> <span class="muted">({h.accelWhy})</span></>}</dd>
