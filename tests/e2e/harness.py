@@ -259,7 +259,9 @@ class Server:
         path = os.path.join(self.dir, "pando.db")
         if not os.path.exists(path):
             return set()
-        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+        # while no server has it open, sqlite would make files of its own beside it
+        still = "" if os.path.exists(path + "-wal") else "&immutable=1"
+        db = sqlite3.connect(f"file:{path}?mode=ro{still}", uri=True, timeout=30)
         try:
             rows = db.execute("SELECT p.id, p.mem_layer, p.disk_layer FROM points p JOIN templates t ON t.point = p.id "
                               "WHERE p.parent IS NOT NULL").fetchall()
