@@ -99,7 +99,7 @@ function App() {
 		if (state === 'out' && path !== '/ui/login') {
 			const here = place.peek().path + (place.peek().query.toString() ? '?' + place.peek().query.toString() : '');
 			navigate(here === '/ui/' ? '/ui/login' : `/ui/login?next=${encodeURIComponent(here)}`, { replace: true });
-		} else if (state === 'in' && path === '/ui/login') {
+		} else if (state === 'in' && place.peek().path === '/ui/login') {
 			navigate(safeNext(place.peek().query.get('next')), { replace: true });
 		}
 	}, [state, path]);

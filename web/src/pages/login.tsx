@@ -3,7 +3,6 @@
 import { useState } from 'preact/hooks';
 import { ApiError, messageOf } from '../lib/api';
 import { downSince } from '../lib/connection';
-import { navigate, place } from '../lib/route';
 import { sessionExpired, signIn } from '../lib/session';
 import { Button } from '../ui/Button';
 import { Logo } from '../ui/Layout';
@@ -23,13 +22,11 @@ export default function Login() {
 		const c = credential.trim();
 		if (!c || busy)
 			return;
-		const next = safeNext(place.value.query.get('next'));
 		setBusy(true);
 		setError(null);
 		try {
 			await signIn(c);
-			setCredential('');
-			navigate(next, { replace: true });
+			setCredential(''); /* main.tsx leads on from here */
 		} catch (err) {
 			setError(err instanceof ApiError && (err.status === 401 || err.status === 403) && !err.message.includes(' ')
 				? 'That key or token is not known to this server.' : messageOf(err));
