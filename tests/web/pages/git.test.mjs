@@ -45,7 +45,7 @@ test('a list with the repository, and its README as text and links that do nothi
 	await b.page.locator('.md a').click();
 	await b.page.locator('.code-host .cm-line, .code-host').first().waitFor();
 	await until('the file in the editor', () => b.page.evaluate(() => document.querySelector('.code-host')?.shadowRoot?.querySelector('.cm-content')?.textContent?.includes('def main')));
-	assert.ok(await b.page.evaluate(() => document.querySelector('.code-host').shadowRoot.querySelectorAll('.cm-line span').length > 0), 'it has colours');
+	await until('its colours, which come with the language', () => b.page.evaluate(() => document.querySelector('.code-host').shadowRoot.querySelectorAll('.cm-line span').length > 0));
 	await b.hurt();
 });
 
