@@ -31,6 +31,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "net/gate.h"
 #include "tests/fault/fault.h"
 
 #define AGREE_MS 10000 /* for the reaper and the keeper to notice what happened */
@@ -190,6 +191,8 @@ static void round_run(unsigned n)
 	must_agree();
 }
 
+static char *ca; /* that guests of some seeds are told of */
+
 static void seed_run(uint64_t seed)
 {
 	struct rng r = rng_from(seed, 0xff);
@@ -197,10 +200,11 @@ static void seed_run(uint64_t seed)
 		              .blanks = rng_below(&r, 2),
 		              .prepare = storm_break_rig };
 
+	o.ca = rng_one_in(&r, 2) ? ca : NULL;
 	storm.seed = seed;
 	storm.n_vms = storm.n_snaps = 0;
-	storm_note("seed %llu: pool %u, blank processes %u", (unsigned long long)seed, o.pool,
-	           o.blanks);
+	storm_note("seed %llu: pool %u, blank processes %u%s", (unsigned long long)seed, o.pool,
+	           o.blanks, o.ca ? ", a template of its own" : "");
 	storm.rig = rig_new(&o);
 	for (unsigned n = 0; n < ROUNDS; n++)
 		round_run(n);
@@ -226,6 +230,7 @@ static uint64_t number(const char *text)
 int main(int argc, char **argv)
 {
 	uint64_t began = clock_ms(), tell_at, seed = 1, times = 0, seconds = 25;
+	autofree char *key = NULL;
 	unsigned long seeds = 0;
 	int r;
 
@@ -250,7 +255,8 @@ int main(int argc, char **argv)
 	r = rig_main_begin();
 	if (r)
 		return r;
-	if (fault_store_install(/* memory= */ false) < 0)
+	if (gate_ca_make("storm", &ca, &key, NULL) < 0 ||
+	    fault_store_install(/* memory= */ false) < 0)
 		return 1;
 	storm_break_install();
 	storm_watch_start();
@@ -266,5 +272,6 @@ int main(int argc, char **argv)
 	tell(seeds, began);
 	storm_watch_stop();
 	rig_main_end();
+	free(ca);
 	return 0;
 }

@@ -224,6 +224,8 @@ int rig_start(struct rig *r, struct err *err)
 	}
 	c = conf_of(r);
 	k = vmm_new(&c, r->store, r->engine, r->priv, &r->priv_info, r->dns, &r->vmm, err);
+	if (k == 0 && r->opts.ca)
+		k = vmm_trust(r->vmm, r->opts.ca, /* domain= */ "", err);
 	if (k == 0 && !r->opts.no_template)
 		k = vmm_wait_template(r->vmm, err);
 	if (k < 0)
@@ -276,6 +278,8 @@ static bool at_work(struct rig *r, struct vmm *m)
 		    !fake_runs(r->fake, v->instance))
 			return true;
 	}
+	if (r->opts.ca && !*m->own_told)
+		return true; /* the server's own template will be made */
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
 	       m->making_blank || m->making_size || m->making_own || m->n_starting ||
 	       st.pool_ready < r->opts.pool || m->n_blanks < r->opts.blanks;

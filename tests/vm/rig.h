@@ -37,6 +37,7 @@ struct rig_opts {
 	bool no_sizes_disk;               /* no room for templates of other sizes */
 	uint32_t quota_vcpus;             /* of an account; 0: no limit */
 	struct events *events;            /* weak; told what happens to VMs, or NULL */
+	const char *ca;                   /* that guests are to trust, in PEM; or NULL */
 	const char *data_dir;             /* one that is there, and stays; NULL: one of its own */
 	void (*prepare)(
 	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
