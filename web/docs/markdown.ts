@@ -37,6 +37,8 @@ export function resolve(from: string, href: string, files: Map<string, string>):
 		return href;
 	const [target = '', hash] = href.split('#');
 	const file = path.posix.normalize(path.posix.join(path.posix.dirname(from), target)).replace(/\/$/, '');
+	if (file.startsWith('docs/img/'))
+		return `/${file}`;
 	const found = files.get(file) ?? files.get(`${file}/README.md`) ?? [...files].find(([f]) => f.startsWith(`${file}/`))?.[1];
 	return found === undefined ? null : hrefOf(found) + (hash ? `#${hash}` : '');
 }
