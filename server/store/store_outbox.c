@@ -231,9 +231,10 @@ int store_hook_ping(struct store *s, const struct store_hook *h, struct store_ho
 
 /* ---- VMs ---- */
 
+/* Reasons may quote what a guest wrote, in any bytes. */
 static json_t *text_or_null(const char *s)
 {
-	return *s ? json_string(s) : json_null();
+	return *s ? json_text(s, strlen(s)) : json_null();
 }
 
 static json_t *time_of(int64_t wall_ms)

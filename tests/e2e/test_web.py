@@ -11,6 +11,7 @@ DIR = os.path.join(ROOT, "tests/web")
 
 
 class Web(Case):
+    long = True  # a minute of processor time
     @limit(240)
     def test_install(self):
         node.install(self, DIR)
