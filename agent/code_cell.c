@@ -494,8 +494,8 @@ void code_step(struct agent *a, struct code_ctx *x, uint64_t now)
 		code_end_cell(a, x, AGENT_CODE_END_RESTARTED);
 	if (x->state == AGENT_CODE_NONE && x->cells && !x->deleted)
 		ensure(a, x);
-	if (x->state == AGENT_CODE_IDLE && x->cells && !x->exited)
-		begin(a, x);
+	if (x->state == AGENT_CODE_IDLE && x->cells && !x->exited && !x->killed)
+		begin(a, x); /* a kernel that is about to end gets no cell: its successor does */
 }
 
 bool code_can_move(const struct agent *a, const struct code_ctx *x)
@@ -505,6 +505,7 @@ bool code_can_move(const struct agent *a, const struct code_ctx *x)
 	if (x->outq_off < x->outq.len || (x->done && s))
 		return s && s->out[AGENT_OUT].credit && port_queued(a) < TX_HIGH;
 	return x->readable[0] || x->readable[AGENT_OUT] || x->readable[AGENT_ERR] ||
-	       (x->cells && (x->state == AGENT_CODE_NONE || x->state == AGENT_CODE_IDLE)) ||
+	       (x->cells &&
+	        (x->state == AGENT_CODE_NONE || (x->state == AGENT_CODE_IDLE && !x->killed))) ||
 	       (x->exited && x->pid <= 0 && x->state != AGENT_CODE_NONE);
 }

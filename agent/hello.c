@@ -6,6 +6,10 @@
  * queued output is dropped (even half a frame: the host is hunting, so that does no harm), the
  * identity steps are done, and HELLO_ACK answers. The same nonce again is a retransmission and gets
  * the same answer, without doing anything twice.
+ *
+ * Every thaw waits for the answer. So it leaves before self_apply(), unless that opens or closes
+ * the socket of self access: programs of the guest may ask as soon as the host says it runs. No
+ * request is taken before either is done.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -84,21 +88,28 @@ static void begin(struct agent *a, struct agent_hello *h)
 	a->has_nonce = true;
 	buf_reset(&a->ack);
 	agent_hello_ack_put(&a->ack, &ack);
-	if (a->greeted)
-		self_apply(a);
 }
 
 bool hello_receive(struct agent *a, const struct agent_frame *f)
 {
 	struct agent_hello h;
+	bool first, late;
 
 	if (agent_hello_get(f->payload, f->len, &h) < 0)
 		return false;
-	if (!a->has_nonce || memcmp(a->nonce, h.nonce, sizeof(h.nonce)) != 0)
+	first = !a->has_nonce || memcmp(a->nonce, h.nonce, sizeof(h.nonce)) != 0;
+	if (first)
 		begin(a, &h);
+	late = first && a->greeted && self_can_wait(a);
+	if (first && a->greeted && !late)
+		self_apply(a);
 	explicit_bzero(&h, sizeof(h));
 	explicit_bzero((void *)(uintptr_t)f->payload, f->len); /* entropy must not stay in memory */
 	if (!a->ack.failed)
 		port_send(a, AGENT_F_HELLO_ACK, 0, 0, a->ack.p, a->ack.len);
+	if (late) {
+		port_flush(a);
+		self_apply(a);
+	}
 	return true;
 }

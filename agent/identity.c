@@ -33,6 +33,7 @@
 
 #include "agent/agent.h"
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
 
@@ -85,8 +86,15 @@ int identity_clock(struct agent *a, uint64_t wall_ns)
 void identity_remember(struct agent *a)
 {
 	char line[32];
-	int n = snprintf(line, sizeof(line), "%020llu\n",
-	                 (unsigned long long)(a->has_generation ? a->generation : 0));
+	uint32_t nonce = 0;
+	int n;
+
+	/* Two machines that begin at one point have the same generation: what compares the whole
+	 * line must see that it is in another one. */
+	if (a->has_generation)
+		random_bytes(&nonce, sizeof(nonce));
+	n = snprintf(line, sizeof(line), "%020llu %08x\n",
+	             (unsigned long long)(a->has_generation ? a->generation : 0), nonce);
 
 	if (a->generation_fd < 0 || pwrite(a->generation_fd, line, (size_t)n, 0) != n)
 		log_warn(

@@ -348,6 +348,13 @@ static void settle_limbo(struct agent *a)
 	s->n_limbo = 0;
 }
 
+bool self_can_wait(const struct agent *a)
+{
+	const struct self *s = &a->self;
+
+	return s->fd < 0 && s->n_limbo == 0 && !(s->known && s->who.allow);
+}
+
 void self_apply(struct agent *a)
 {
 	struct self *s = &a->self;

@@ -52,6 +52,9 @@ void self_close(struct agent *a);
 void self_on_who(struct agent *a, const struct agent_frame *f);
 /* A greeting begins: who this machine is from now on; NULL: the host did not say. */
 const struct agent_who *self_greeted(struct agent *a, const struct agent_hello *h);
+/* May the greeting be answered before self_apply()? Not if there is a socket, before or after it.
+ */
+bool self_can_wait(const struct agent *a);
 /* The greeting succeeded. */
 void self_apply(struct agent *a);
 void self_on_event(struct agent *a, uint32_t number);

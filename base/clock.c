@@ -25,6 +25,11 @@ uint64_t clock_ms(void)
 	return now_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
+uint64_t clock_boot_ms(void)
+{
+	return now_ns(CLOCK_BOOTTIME) / 1000000;
+}
+
 int64_t clock_wall_ms(void)
 {
 	return (int64_t)(now_ns(CLOCK_REALTIME) / 1000000);

@@ -7,8 +7,10 @@
 #include <stdint.h>
 #include <time.h>
 
-uint64_t clock_us(void);      /* CLOCK_MONOTONIC */
-uint64_t clock_ms(void);      /* CLOCK_MONOTONIC */
+uint64_t clock_us(void); /* CLOCK_MONOTONIC */
+uint64_t clock_ms(void); /* CLOCK_MONOTONIC */
+/* CLOCK_BOOTTIME: goes on while the machine sleeps. */
+uint64_t clock_boot_ms(void);
 int64_t clock_wall_ms(void);  /* milliseconds since the epoch */
 uint64_t clock_wall_ns(void); /* nanoseconds since the epoch */
 

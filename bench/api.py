@@ -18,6 +18,7 @@ import attack
 import edge
 import gitrepos
 import harness
+import page
 from kinds import Clock
 from ports import free_port
 
@@ -125,6 +126,29 @@ def exec_true(g):
         g.record.add("api.exec", clock.ms())
 
 
+# ---- runs of scripts ----
+
+# a package that is in the image, so that no registry is asked
+RUN = {"script": "import { parse } from 'acorn'; export default () => parse('1', { ecmaVersion: 2020 }).type",
+       "config": {"nodeModules": {"acorn": "file:/usr/share/nodejs/acorn"}}}
+
+
+def run_script(g):
+    if g.s.api("POST", "/execute/v3/script", RUN)["result"] != "Program":
+        raise RuntimeError("the script has another result")
+
+
+def runs(g):
+    """POST of a script sent to its result, from the second one on; beside it a create with its first exec"""
+    for _ in range(NARROW):
+        g.rest()
+        clock = Clock()
+        run_script(g)
+        g.record.add("run.second", clock.ms())
+        g.rest()
+        g.s.delete(g.create_exec("run.exec"))
+
+
 # ---- a long list ----
 
 def fill(path, count):
@@ -208,15 +232,17 @@ KINDS = [
     ("api-resume", {"PANDO_POOL": "0"}, 0, None, resume),
     ("api-fork", {"PANDO_POOL": "0"}, 0, None, fork),
     ("api-exec", {"PANDO_POOL": "0"}, 0, None, exec_true),
+    ("api-run", {"PANDO_POOL": str(READY)}, READY + 1, run_script, runs),
     ("api-list", {"PANDO_POOL": "0"}, 0, prepare_list, list_vms),
     ("api-whoami", {"PANDO_POOL": "0", "PANDO_RATE_KEY": "0"}, 0, prepare_whoami, whoami),
     *edge.KINDS,
     *gitrepos.KINDS,
     *attack.KINDS,
+    *page.KINDS,
 ]
 NAMES = [k[0] for k in KINDS]
-ROUNDS_MAX = {"edge": edge.ROUNDS_MAX, "attack": attack.ROUNDS_MAX}
-KEEPS = ("api-list", "api-whoami", "edge", "attack", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
+ROUNDS_MAX = {"edge": edge.ROUNDS_MAX, "attack": attack.ROUNDS_MAX, "page": page.ROUNDS_MAX}
+KEEPS = ("api-list", "api-whoami", "edge", "attack", "page", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
 
 
 def run(record, wanted, rounds, work, build, say):

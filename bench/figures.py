@@ -3,6 +3,7 @@
 import statistics
 
 import attack
+import page
 
 MISSED, MET, NONE = "missed", "met", ""
 
@@ -31,14 +32,36 @@ FIGURES = [
     ("suspend.api", "freeze", "suspend API call", "ms", None, "client"),
     ("pause.16g.small", "freeze", "pause of a VM of 16 GB, little dirty", "ms", None, "server: stop to cont"),
     ("pause.16g", "freeze", "... 4 GB dirty", "ms", 30, "server: stop to cont"),
-    ("fork_call.16g", "freeze", "... of it fork(2)", "ms", None, "server"),
-    ("dirty.16g", "freeze", "... memory written", "MB", None, "server: pages x 4 KB"),
+    ("pause.16g.resumed", "freeze", "... 4 GB rewritten after a resume", "ms", None, "server: stop to cont; small pages"),
+    ("fork_call.16g.small", "freeze", "of it fork(2), 16 GB, little dirty", "ms", None, "server"),
+    ("fork_call.16g", "freeze", "... 4 GB dirty", "ms", None, "server"),
+    ("fork_call.16g.resumed", "freeze", "... 4 GB rewritten after a resume", "ms", None, "server"),
+    ("dirty.16g", "freeze", "memory written, 16 GB, 4 GB dirty", "MB", None, "server: pages x 4 KB"),
+    ("dirty.16g.resumed", "freeze", "... 4 GB rewritten after a resume", "MB", None, "server: pages x 4 KB"),
+    ("snapshot.16g.small", "freeze", "snapshot API call, 16 GB, little dirty", "ms", None, "client; durable on disk"),
+    ("snapshot.16g", "freeze", "... 4 GB dirty", "ms", None, "client; durable on disk"),
+    ("snapshot.16g.resumed", "freeze", "... 4 GB rewritten after a resume", "ms", None, "client; durable on disk"),
     ("size.first", "sizes", "another size, first use of this server", "ms", None, "client; its template may be in the cache"),
     ("size.default.api", "sizes", "create of the default size", "ms", None, "client"),
     ("size.other.api", "sizes", "... of another size, from its second use on", "ms", None, "client"),
     ("size.ratio", "sizes", "... one against the other", "x", 1.2, "ratio of medians"),
     ("size.default.cell", "sizes", "first Python cell, default size", "ms", None, "client"),
     ("size.other.cell", "sizes", "... of another size", "ms", None, "client"),
+    ("width.create1.seed", "width", "create + first command, forked from a seed", "ms", None, "client; no VM ready"),
+    ("width.create1.thaw", "width", "... thawed", "ms", None, "client; no VM ready"),
+    ("width.create10.seed", "width", "10 at once, all answered, forked", "ms", 500, "client"),
+    ("width.create10.thaw", "width", "... thawed", "ms", None, "client"),
+    ("width.create30.seed", "width", "30 at once, all answered, forked", "ms", 1500, "client"),
+    ("width.create30.thaw", "width", "... thawed", "ms", None, "client"),
+    ("width.cpu.seed", "width", "processor time of one of 10 to its answer, forked", "ms", None, "of its threads"),
+    ("width.cpu.thaw", "width", "... thawed", "ms", None, "of its threads"),
+    ("width.cpu.ratio", "width", "... thawed against forked", "x", ">=3", "ratio of medians"),
+    ("width.private.seed", "width", "private memory of one of 10, forked", "MB", 20, "Private_Dirty"),
+    ("width.private.thaw", "width", "... thawed", "MB", None, "Private_Dirty"),
+    ("width.fork3.seed", "width", "fork of 3, all answered, server with seeds", "ms", None, "client"),
+    ("width.fork3.thaw", "width", "... without", "ms", None, "client"),
+    ("width.fork10.seed", "width", "fork of 10, all answered, server with seeds", "ms", None, "client"),
+    ("width.fork10.thaw", "width", "... without", "ms", None, "client"),
     ("pty.key", "pty", "keystroke to its echo, in a shell", "ms", 15, "client"),
     ("pty.rate", "pty", "output of a terminal", "MB/s", None, "client; lines of text"),
     ("pty.attach", "pty", "attach, 10,000 lines of scrollback", "ms", None, "client; to the end of the picture"),
@@ -96,6 +119,9 @@ FIGURES = [
     ("api.resume", "api", "exec on a suspended VM: resume to reply", "ms", 200, "client"),
     ("api.fork10", "api", "fork of 10: all ten answered", "ms", 2000, "client"),
     ("api.exec", "api", "exec of true on a warm VM", "ms", 60, "client"),
+    ("run.exec", "api", "create to first exec, beside runs, kept ready", "ms", None, "client"),
+    ("run.second", "api", "run of a script whose packages are cached", "ms", None, "client; its VM kept ready"),
+    ("run.ratio", "api", "... of that exec + 150 ms", "x", 1, "share of what is allowed, by medians"),
     ("api.list1000", "api", "list with 1000 VMs", "ms", None, "client"),
     ("api.whoami", "api", "whoami", "1/s", None, "wrk, 8 connections"),
     ("api.bare", "api", "libmicrohttpd, a constant, same threads", "1/s", None, "wrk, 8 connections"),
@@ -122,10 +148,12 @@ FIGURES = [
     ("git.list", "git", "100 of 10000 repositories listed", "ms", None, "client"),
     ("git.open", "git", "a file of one of 10000 repositories", "ms", None, "client"),
     *attack.FIGURES,
+    *page.FIGURES,
     ("floor.echo", "beside", "bubblewrap, same root: echo", "ms", None, "no kernel of its own"),
 ]
 # id, the figure above, the figure below (of several: the greatest): ratios of medians. What is below may have a factor and so many milliseconds more.
-RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
+RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("width.cpu.ratio", "width.cpu.thaw", "width.cpu.seed"),
+          ("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
           ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare"),
           ("inside.clone.ratio", "inside.clone.vm", "inside.clone.host"),
           ("edge.rate.ratio", "edge.rate.edge", ("edge.rate.nginx", "edge.rate.haproxy")),
@@ -134,10 +162,10 @@ RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("pause.growth",
           ("git.clone.many.ratio", "git.clone.many.pando", "git.clone.many.backend"),
           ("git.push.big.ratio", "git.push.big.pando", "git.push.big.backend"),
           ("git.push.many.ratio", "git.push.many.pando", "git.push.many.backend"), ("git.search.ratio", "git.search", "git.grep", 1.2, 20),
-          ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20)]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
+          ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20), ("run.ratio", "run.second", "run.exec", 1, 150)]
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
             "edge": "the edge beside others, TLS and keep-alive",
-            "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "beside": "beside them"}
+            "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "page": "the dashboard in Chromium", "beside": "beside them"}
 
 
 def rank(values, percent):

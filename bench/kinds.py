@@ -74,7 +74,7 @@ class Bench:
             with open(self.s.log_path, "rb") as f:
                 f.seek(mark)
                 text = f.read().decode("utf-8", "replace")
-            for line in text.splitlines():
+            for line in text.rpartition("\n")[0].splitlines():  # the last may be half written
                 m = pattern.search(line) if f"vm {vm}: " in line else None
                 if m:
                     return m

@@ -33,9 +33,11 @@ import plainqemu  # noqa: E402
 import plot  # noqa: E402
 import private  # noqa: E402
 import sizes  # noqa: E402
+import width  # noqa: E402
 from floor import Floor  # noqa: E402
 
 ROUND = live.ROUND + kinds.ROUND
+WIDTH = ["width"]  # with servers of its own
 RESULTS = os.path.join(HERE, "results")
 ROUNDS, ROUNDS_QUICK = 10, 3
 BUSY_LIMIT = 0.10   # of all cores, by others, before a warning
@@ -204,7 +206,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in ROUND] + ["idle", "private", "sizes", "inside"] + api.NAMES
+    names = [name for name, _ in ROUND] + ["idle", "private", "sizes", "inside"] + WIDTH + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")
@@ -247,10 +249,10 @@ def main():
 
     before = check_machine()
     image, work = harness.image_dir(), make_work()
-    record, bench, server, health, api_size = kinds.Record(), None, None, None, None
+    record, bench, server, health, width_health, api_size = kinds.Record(), None, None, None, None, None
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
-        if set(a.wanted) - set(api.NAMES):
+        if set(a.wanted) - set(api.NAMES + WIDTH):
             server = harness.Server(env={**size, **private.ENV, "PANDO_LOG": "debug", "PANDO_BLANKS": "10"},
                                     data_dir=os.path.join(work, "bench"))
             if os.path.exists(server.log_path):
@@ -265,6 +267,13 @@ def main():
                 if part:
                     part.close()
             bench, server = None, None
+        if "width" in a.wanted:
+            try:
+                width_health = width.run(record, min(a.rounds, width.ROUNDS_MAX), size, work, say)
+            except Exception as e:
+                record.failures.append({"kind": "width", "why": f"{type(e).__name__}: {e}"})
+                traceback.print_exc()
+        health = health or width_health
         api_health = api.run(record, a.wanted, a.rounds, work, build, say)
         health, api_size = health or api_health, api_health and api_health["defaultVm"]
     except KeyboardInterrupt as e:

@@ -30,20 +30,34 @@
 /* Top-level members of a request; an object without any of them is a layer. */
 static const char *const body_members[] = { "spec", "template", "snapshotId", "persistence" };
 
-int build_body(const char *file, json_t **ret)
+int build_json(const char *file, json_t **ret)
 {
 	autofree char *text = NULL;
-	autojson json_t *j = NULL;
 	struct err err = { 0 };
 	json_error_t at;
+	json_t *j;
 
 	if (io_read_file(AT_FDCWD, strcmp(file, "-") == 0 ? "/dev/stdin" : file, SPEC_MAX, &text,
 	                 &err) < 0)
 		return cli_fail(CLI_USAGE, "%s", err.msg);
 	j = json_loads(text, JSON_REJECT_DUPLICATES, &at);
-	if (!json_is_object(j))
-		return cli_fail(CLI_USAGE, "%s, line %d: %s", file, at.line,
-		                j ? "expected a JSON object" : at.text);
+	if (!json_is_object(j)) {
+		const char *why = j ? "expected a JSON object" : at.text;
+
+		json_decref(j);
+		return cli_fail(CLI_USAGE, "%s, line %d: %s", file, at.line, why);
+	}
+	*ret = j;
+	return CLI_OK;
+}
+
+int build_body(const char *file, json_t **ret)
+{
+	autojson json_t *j = NULL;
+	int r = build_json(file, &j);
+
+	if (r != CLI_OK)
+		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(body_members); i++)
 		if (json_object_get(j, body_members[i])) {
 			*ret = TAKE_PTR(j);

@@ -7,7 +7,9 @@
 
 struct cli;
 
-/* The JSON of a file ("-": stdin) as a request body; a bare layer becomes its spec. */
+/* The JSON object of a file ("-": stdin). CLI_OK, or CLI_USAGE after an error message. */
+int build_json(const char *file, json_t **ret);
+/* The same as a request body; a bare layer becomes its spec. */
 int build_body(const char *file, json_t **ret);
 /*
  * POST of a create: goes to the background after a second, its log on stderr until it is done.

@@ -33,7 +33,7 @@ enum cli_exit {
 };
 
 #define CLI_ARGS_MAX 4
-#define CLI_OPTS_MAX 16
+#define CLI_OPTS_MAX 20
 
 enum cli_type {
 	CLI_TEXT,
@@ -71,7 +71,7 @@ struct cli_args {
 };
 
 enum cli_flags {
-	CLI_LOCAL = 1,  /* needs no server: cli_connect() was not called */
+	CLI_LOCAL = 1,  /* needs no server: cli_connect() was not called, but cli_asked() knows */
 	CLI_HIDDEN = 2, /* not in help, man pages and completion */
 	CLI_STOP = 4,   /* options end where "NAME..." begins: the rest is another program's command
 	                   line */
@@ -141,6 +141,9 @@ void cli_markdown(FILE *f); /* all commands: docs/COMMANDS.md */
 /* ---- client.c ---- */
 struct cli *cli_new(void);
 struct cli *cli_free(struct cli *c);
+/* --url and --data-dir, NULL if not given; for what looks for the server itself. */
+void cli_ask_for(struct cli *c, const char *url, const char *data_dir);
+void cli_asked(const struct cli *c, const char **ret_url, const char **ret_data_dir);
 /* Finds server and key; url and data_dir NULL: environment, then config. */
 int cli_connect(struct cli *c, const char *url, const char *data_dir, struct err *err);
 /*
@@ -169,6 +172,8 @@ void cli_show_warning(void *easy);
 char *cli_path(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds "?name=value" or "&name=value" unless value is NULL. */
 void cli_query(struct cli *c, char **path, const char *name, const char *value);
+/* The text of a file with a secret; "-" is stdin. NULL after an error message; caller frees. */
+char *cli_read_secret(const char *file);
 void cli_set_json(struct cli *c, bool json);
 bool cli_json(const struct cli *c);
 /* Instead of cli_connect(): this server and this key. */

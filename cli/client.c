@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +19,13 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "cli/config.h"
 
-#define CONNECT_S 10L /* to a server on this machine or nearby */
-#define REPLY_S 660L  /* a command may take ten minutes, a create that boots nearly as long */
-#define TELL_S 15L    /* for requests while something else is waiting */
+#define CONNECT_S 10L    /* to a server on this machine or nearby */
+#define REPLY_S 660L     /* a command may take ten minutes, a create that boots nearly as long */
+#define TELL_S 15L       /* for requests while something else is waiting */
+#define SECRET_MAX 8192u /* bytes of a file with a token or a key */
 #define REPLY_MAX (64u << 20)
 
 struct cli {
@@ -30,7 +33,8 @@ struct cli {
 	struct target target;
 	char header[CONFIG_VALUE_MAX + 32]; /* Authorization */
 	bool json;
-	long reply_s; /* how long to wait for a reply */
+	long reply_s;               /* how long to wait for a reply */
+	const char *url, *data_dir; /* borrowed: the options, NULL if not given */
 };
 
 _Noreturn void cli_oom(void)
@@ -107,6 +111,18 @@ struct cli *cli_clone(const struct cli *c)
 	return n;
 }
 
+void cli_ask_for(struct cli *c, const char *url, const char *data_dir)
+{
+	c->url = url;
+	c->data_dir = data_dir;
+}
+
+void cli_asked(const struct cli *c, const char **ret_url, const char **ret_data_dir)
+{
+	*ret_url = c->url;
+	*ret_data_dir = c->data_dir;
+}
+
 int cli_connect(struct cli *c, const char *url, const char *data_dir, struct err *err)
 {
 	int r = target_find(url, data_dir, &c->target, err);
@@ -117,6 +133,18 @@ int cli_connect(struct cli *c, const char *url, const char *data_dir, struct err
 	return 0;
 }
 
+char *cli_read_secret(const char *file)
+{
+	const char *path = strcmp(file, "-") == 0 ? "/dev/stdin" : file;
+	struct err err = { 0 };
+	char *text = NULL;
+
+	if (io_read_file(AT_FDCWD, path, SECRET_MAX, &text, &err) < 0) {
+		cli_fail(CLI_USAGE, "%s", err.msg);
+		return NULL;
+	}
+	return text;
+}
 static char *escape(struct cli *c, const char *s)
 {
 	char *e = curl_easy_escape(c->curl, s, 0), *copy = e ? strdup(e) : NULL;

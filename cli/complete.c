@@ -117,6 +117,10 @@ static void offer_arg(struct cli *c, const char *cur, const char *arg)
 		offer_rows(c, cur, "/v1/vms", "vms", "id", "");
 	if (strncmp(arg, "SNAPSHOT", 8) == 0 || strncmp(arg, "OTHER", 5) == 0)
 		offer_rows(c, cur, "/v1/vms/snapshots", "snapshots", "snapshotId", "");
+	if (strncmp(arg, "VPC", 3) == 0)
+		offer_rows(c, cur, "/v1/vpcs", "vpcs", "vpcId", "");
+	if (strncmp(arg, "REPO", 4) == 0)
+		offer_rows(c, cur, "/git/v1/repo", "repositories", "id", "");
 	if (strncmp(arg, "FROM", 4) == 0 || strncmp(arg, "TO", 2) == 0)
 		offer_rows(c, cur, "/v1/vms", "vms", "id", ":");
 	if (strncmp(arg, "SHELL", 5) == 0)

@@ -310,11 +310,28 @@ static int find_key(const char *data_dir, const char *dir, const struct config *
 	return 0;
 }
 
+static const char *dir_of(const char *data_dir)
+{
+	const char *dir = data_dir ? data_dir : env("PANDO_DATA_DIR");
+
+	return dir ? dir : DATA_DIR;
+}
+
+int target_find_url(const char *url, const char *data_dir, struct target *ret, struct err *err)
+{
+	struct config cf;
+	int r = config_load(&cf, err);
+
+	*ret = (struct target){ 0 };
+	if (r == 0)
+		r = find_url(url, data_dir, dir_of(data_dir), &cf, ret, err);
+	explicit_bzero(&cf, sizeof(cf));
+	return r;
+}
+
 int target_find(const char *url, const char *data_dir, struct target *ret, struct err *err)
 {
-	const char *dir = data_dir                ? data_dir
-	                  : env("PANDO_DATA_DIR") ? env("PANDO_DATA_DIR")
-	                                          : DATA_DIR;
+	const char *dir = dir_of(data_dir);
 	struct config cf;
 	int r;
 

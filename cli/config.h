@@ -35,5 +35,7 @@ struct target {
 };
 /* url and data_dir may be NULL; -ENOKEY if only the key is missing. */
 int target_find(const char *url, const char *data_dir, struct target *ret, struct err *err);
+/* The server alone, by the same rules. */
+int target_find_url(const char *url, const char *data_dir, struct target *ret, struct err *err);
 /* Without slashes at the end, with a scheme; -EINVAL. */
 int target_url(const char *text, char *dst, size_t size, struct err *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* git.c - pando git: repositories, triggers, mirrors */
+/* git.c - pando git: repositories, triggers, mirrors; git_read.c has what is in them */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +8,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
-#include "base/io.h"
 #include "cli/git.h"
-
-#define SECRET_MAX 8192u /* bytes of a file with a token or a key */
 
 static const struct cli_col list_cols[] = {
 	{ "ID", "id" },
@@ -41,6 +37,12 @@ static const struct cli_col delivery_cols[] = {
 	{ "STATE", "state" },   { "TRIES", "attempts" }, { "HTTP", "statusCode" },
 	{ "EXIT", "exitCode" }, { "ERROR", "error" },
 };
+static const struct cli_col delivery_get_cols[] = {
+	{ "id", "id" },           { "branch", "branch" },      { "commit", "commit" },
+	{ "state", "state" },     { "tries", "attempts" },     { "created", "createdAt" },
+	{ "HTTP", "statusCode" }, { "exit code", "exitCode" }, { "VM", "vmId" },
+	{ "error", "error" },
+};
 static const struct cli_col sync_cols[] = {
 	{ "repository", "githubRepoName" }, { "address", "url" }, { "state", "state" },
 	{ "last sync", "lastSyncAt" },      { "error", "error" }, { "webhook", "hookPath" },
@@ -57,8 +59,7 @@ static bool is_repo_id(const char *s)
 	return strlen(s) == 36 && strspn(s, "0123456789abcdef-") == 36;
 }
 
-/* The id of the repository with this id or name; NULL after an error message. Caller frees. */
-static char *repo_id(struct cli *c, const char *name)
+char *git_repo_id(struct cli *c, const char *name)
 {
 	autofree char *path = NULL;
 	autojson json_t *reply = NULL;
@@ -96,11 +97,10 @@ static char *repo_id(struct cli *c, const char *name)
 	return id;
 }
 
-/* A call on a repository; tail is appended to its path. */
-static int on_repo(struct cli *c, const char *name, const char *method, const char *tail,
-                   json_t *body_consume, json_t **ret)
+int git_on_repo(struct cli *c, const char *name, const char *method, const char *tail,
+                json_t *body_consume, json_t **ret)
 {
-	autofree char *id = repo_id(c, name), *path = NULL;
+	autofree char *id = git_repo_id(c, name), *path = NULL;
 
 	if (!id) {
 		json_decref(body_consume);
@@ -156,7 +156,7 @@ static int list(struct cli *c, const struct cli_args *a)
 static int get(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
-	int r = on_repo(c, a->arg[0], "GET", "", NULL, &reply);
+	int r = git_on_repo(c, a->arg[0], "GET", "", NULL, &reply);
 
 	if (r == CLI_OK)
 		cli_show(c, reply, get_cols, ARRAY_SIZE(get_cols));
@@ -166,7 +166,7 @@ static int get(struct cli *c, const struct cli_args *a)
 static int delete_repo(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
-	int r = on_repo(c, a->arg[0], "DELETE", "", NULL, &reply);
+	int r = git_on_repo(c, a->arg[0], "DELETE", "", NULL, &reply);
 
 	if (r == CLI_OK)
 		cli_say(c, reply, "deleted");
@@ -177,7 +177,7 @@ static int delete_repo(struct cli *c, const struct cli_args *a)
  */
 static int clone_repo(struct cli *c, const struct cli_args *a)
 {
-	autofree char *id = repo_id(c, a->arg[0]), *url = NULL, *key = NULL, *header = NULL;
+	autofree char *id = git_repo_id(c, a->arg[0]), *url = NULL, *key = NULL, *header = NULL;
 	char *const argv[] = { (char *)"git", (char *)"clone", (char *)"--", NULL, NULL, NULL };
 	char *args[ARRAY_SIZE(argv)];
 
@@ -196,45 +196,6 @@ static int clone_repo(struct cli *c, const struct cli_args *a)
 	setenv("GIT_CONFIG_VALUE_0", header, 1);
 	execvp("git", args);
 	return cli_fail(CLI_REFUSED, "git cannot be started: %s", err_name(errno));
-}
-
-static void show_matches(const json_t *files)
-{
-	json_t *f, *m;
-	size_t i, k;
-
-	json_array_foreach(files, i, f)
-	{
-		json_array_foreach(json_object_get(f, "matches"), k, m)
-		{
-			cli_put_text(stdout, cli_str(f, "path"));
-			printf(":%lld: ",
-			       (long long)json_integer_value(json_object_get(m, "lineNumber")));
-			cli_put_text(stdout, cli_str(m, "line"));
-			putchar('\n');
-		}
-	}
-}
-
-static int search(struct cli *c, const struct cli_args *a)
-{
-	autofree char *tail = cli_path(c, "/search?query=%s", a->arg[1]);
-	autojson json_t *reply = NULL;
-	int r;
-
-	cli_query(c, &tail, "rev", a->opt[0]);
-	cli_query(c, &tail, "pathPattern", a->opt[1]);
-	cli_query(c, &tail, "isRegex", a->opt[2] ? "true" : NULL);
-	cli_query(c, &tail, "caseSensitive", a->opt[3] ? "true" : NULL);
-	cli_query(c, &tail, "wholeWord", a->opt[4] ? "true" : NULL);
-	r = on_repo(c, a->arg[0], "GET", tail, NULL, &reply);
-	if (r != CLI_OK)
-		return r;
-	if (cli_json(c))
-		cli_dump(reply);
-	else
-		show_matches(json_object_get(reply, "files"));
-	return r;
 }
 
 static json_t *list_json(const struct cli_list *l)
@@ -269,11 +230,19 @@ static int trigger_create(struct cli *c, const struct cli_args *a)
 		if (a->opt[T_SNAPSHOT])
 			json_object_set_new(what, "snapshotId", json_string(a->opt[T_SNAPSHOT]));
 	}
-	r = on_repo(c, a->arg[1], "POST", "/trigger",
-	            json_pack("{s:o, s:o}", "trigger", when, "action", what), &reply);
+	r = git_on_repo(c, a->arg[1], "POST", "/trigger",
+	                json_pack("{s:o, s:o}", "trigger", when, "action", what), &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "%s", cli_str(reply, "triggerId"));
 	return r;
+}
+
+/* What the command printed comes last, as it came. */
+static void show_delivery(struct cli *c, const json_t *reply)
+{
+	cli_show(c, reply, delivery_get_cols, ARRAY_SIZE(delivery_get_cols));
+	if (!cli_json(c) && *cli_str(reply, "output"))
+		printf("\n%s", cli_str(reply, "output"));
 }
 
 static int trigger(struct cli *c, const struct cli_args *a)
@@ -286,7 +255,7 @@ static int trigger(struct cli *c, const struct cli_args *a)
 	if (strcmp(what, "create") == 0)
 		return trigger_create(c, a);
 	if (strcmp(what, "list") == 0) {
-		r = on_repo(c, a->arg[1], "GET", "/trigger", NULL, &reply);
+		r = git_on_repo(c, a->arg[1], "GET", "/trigger", NULL, &reply);
 		if (r == CLI_OK)
 			cli_table(c, reply, json_object_get(reply, "triggers"), trigger_cols,
 			          ARRAY_SIZE(trigger_cols));
@@ -297,7 +266,7 @@ static int trigger(struct cli *c, const struct cli_args *a)
 		                what);
 	if (strcmp(what, "log") == 0) {
 		tail = cli_path(c, "/trigger/%s/deliveries", id);
-		r = on_repo(c, a->arg[1], "GET", tail, NULL, &reply);
+		r = git_on_repo(c, a->arg[1], "GET", tail, NULL, &reply);
 		if (r == CLI_OK)
 			cli_table(c, reply, json_object_get(reply, "deliveries"), delivery_cols,
 			          ARRAY_SIZE(delivery_cols));
@@ -305,32 +274,27 @@ static int trigger(struct cli *c, const struct cli_args *a)
 	}
 	if (strcmp(what, "delete") == 0) {
 		tail = cli_path(c, "/trigger/%s", id);
-		r = on_repo(c, a->arg[1], "DELETE", tail, NULL, &reply);
+		r = git_on_repo(c, a->arg[1], "DELETE", tail, NULL, &reply);
 		if (r == CLI_OK)
 			cli_say(c, reply, "deleted");
 		return r;
 	}
-	if (strcmp(what, "redeliver") != 0 || !a->arg[3])
-		return cli_fail(CLI_USAGE, "the action must be create, list, delete, log, or "
-		                           "redeliver with the ids of a trigger and a delivery");
+	if (!a->arg[3] || (strcmp(what, "redeliver") != 0 && strcmp(what, "show") != 0))
+		return cli_fail(CLI_USAGE,
+		                "the action must be create, list, delete, log, or show or "
+		                "redeliver with the ids of a trigger and a delivery");
+	if (strcmp(what, "show") == 0) {
+		tail = cli_path(c, "/trigger/%s/deliveries/%s", id, a->arg[3]);
+		r = git_on_repo(c, a->arg[1], "GET", tail, NULL, &reply);
+		if (r == CLI_OK)
+			show_delivery(c, reply);
+		return r;
+	}
 	tail = cli_path(c, "/trigger/%s/deliveries/%s/redeliver", id, a->arg[3]);
-	r = on_repo(c, a->arg[1], "POST", tail, NULL, &reply);
+	r = git_on_repo(c, a->arg[1], "POST", tail, NULL, &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "queued for redelivery");
 	return r;
-}
-
-char *git_read_secret(const char *file)
-{
-	const char *path = strcmp(file, "-") == 0 ? "/dev/stdin" : file;
-	struct err err = { 0 };
-	char *text = NULL;
-
-	if (io_read_file(AT_FDCWD, path, SECRET_MAX, &text, &err) < 0) {
-		cli_fail(CLI_USAGE, "%s", err.msg);
-		return NULL;
-	}
-	return text;
 }
 
 static int sync_enable(struct cli *c, const struct cli_args *a)
@@ -343,14 +307,14 @@ static int sync_enable(struct cli *c, const struct cli_args *a)
 	if (!a->arg[2])
 		return cli_fail(CLI_USAGE,
 		                "the remote repository is missing: give OWNER/NAME or a URL");
-	if (a->opt[0] && !(secret = git_read_secret(a->opt[0])))
+	if (a->opt[0] && !(secret = cli_read_secret(a->opt[0])))
 		return CLI_USAGE;
 	if (secret)
 		secret[strcspn(secret, "\r\n")] = '\0';
 	body = json_pack("{s:s}", strstr(a->arg[2], "://") ? "url" : "githubRepoName", a->arg[2]);
 	if (secret)
 		json_object_set_new(body, "token", json_string(secret));
-	r = on_repo(c, a->arg[1], "POST", "/github-sync", body, &reply);
+	r = git_on_repo(c, a->arg[1], "POST", "/github-sync", body, &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "enabled");
 	return r;
@@ -359,7 +323,7 @@ static int sync_enable(struct cli *c, const struct cli_args *a)
 /* The reply is null when nothing is mirrored. */
 static int sync_status(struct cli *c, const struct cli_args *a)
 {
-	autofree char *id = repo_id(c, a->arg[1]), *path = NULL;
+	autofree char *id = git_repo_id(c, a->arg[1]), *path = NULL;
 	autojson json_t *reply = NULL;
 	struct err err = { 0 };
 	const json_t *conflicts;
@@ -394,9 +358,9 @@ static int sync_repo(struct cli *c, const struct cli_args *a)
 	if (strcmp(a->arg[0], "status") == 0)
 		return sync_status(c, a);
 	if (strcmp(a->arg[0], "disable") == 0)
-		r = on_repo(c, a->arg[1], "DELETE", "/github-sync", NULL, &reply);
+		r = git_on_repo(c, a->arg[1], "DELETE", "/github-sync", NULL, &reply);
 	else if (strcmp(a->arg[0], "now") == 0)
-		r = on_repo(c, a->arg[1], "POST", "/github-sync/run", NULL, &reply);
+		r = git_on_repo(c, a->arg[1], "POST", "/github-sync/run", NULL, &reply);
 	else
 		return cli_fail(CLI_USAGE, "the action must be enable, status, now or disable");
 	if (r == CLI_OK)
@@ -417,13 +381,7 @@ static const struct cli_verb verbs[] = {
 	{ "get", "REPO", "show a repository, by id or name", get },
 	{ "clone", "REPO [DIRECTORY]", "clone it with git; the key is not stored in the clone", clone_repo },
 	{ "delete", "REPO", "delete it and everything in it", delete_repo },
-	{ "search", "REPO TEXT", "search its files", search,
-	  { { "rev", "REV", "in this revision; default: the default branch" },
-	    { "path", "GLOB", "only in files that match this pattern" },
-	    { "regex", NULL, "TEXT is a regular expression" },
-	    { "case", NULL, "match case" },
-	    { "word", NULL, "whole words only" } } },
-	{ "trigger", "ACTION REPO [TRIGGER] [DELIVERY]", "actions after a push: create, list, delete, log, redeliver", trigger,
+	{ "trigger", "ACTION REPO [TRIGGER] [DELIVERY]", "actions after a push: create, list, delete, log, show, redeliver", trigger,
 	  { { "webhook", "URL", "create: send a signed webhook to this URL" },
 	    { "command", "COMMAND", "create: run this in a VM with a clone of the repository" },
 	    { "snapshot", "SNAPSHOT", "create: start that VM from this snapshot" },

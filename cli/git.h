@@ -4,8 +4,11 @@
 
 #include "cli/cli.h"
 
-/* A file's text; "-" is stdin. NULL after an error message; caller frees. */
-char *git_read_secret(const char *file);
+/* The id of the repository with this id or name; NULL after an error message. Caller frees. */
+char *git_repo_id(struct cli *c, const char *name);
+/* A call on a repository; tail is appended to its path. */
+int git_on_repo(struct cli *c, const char *name, const char *method, const char *tail,
+                json_t *body_consume, json_t **ret);
 /* pando git credential ACTION [SERVER] */
 enum { CRED_TOKEN, CRED_APP, CRED_INSTALLATION, CRED_KEY, CRED_API };
 int git_credential(struct cli *c, const struct cli_args *a);

@@ -32,7 +32,7 @@ static int set(struct cli *c, const struct cli_args *a)
 	    (o[CRED_APP] && (!o[CRED_INSTALLATION] || !o[CRED_KEY])))
 		return cli_fail(CLI_USAGE, "give --token-file, or --app, --installation and "
 		                           "--key-file of a GitHub App");
-	secret = git_read_secret(o[CRED_TOKEN] ? o[CRED_TOKEN] : o[CRED_KEY]);
+	secret = cli_read_secret(o[CRED_TOKEN] ? o[CRED_TOKEN] : o[CRED_KEY]);
 	if (!secret)
 		return CLI_USAGE;
 	if (o[CRED_TOKEN])

@@ -13,8 +13,6 @@
 #include "cli/login_web.h"
 #include "cli/pty.h"
 
-#define DEFAULT_URL "http://127.0.0.1:8787"
-
 /* A line from stdin, not echoed when typed. */
 static bool read_key(char *dst, size_t size, const char *url)
 {
@@ -47,14 +45,15 @@ static int login(struct cli *c, const struct cli_args *a)
 	autojson json_t *reply = NULL;
 	char path[CONFIG_VALUE_MAX] = "";
 	char *url = cf.value[CONFIG_URL], *key = cf.value[CONFIG_KEY];
+	const char *asked, *dir;
+	struct target t;
 	int r;
 
-	if (config_load(&cf, &err) < 0 || target_url(a->arg[0] ? a->arg[0]
-	                                             : *url    ? url
-	                                                       : DEFAULT_URL,
-	                                             path, sizeof(path), &err) < 0)
+	cli_asked(c, &asked, &dir);
+	if (config_load(&cf, &err) < 0 ||
+	    target_find_url(a->arg[0] ? a->arg[0] : asked, dir, &t, &err) < 0)
 		return cli_fail(CLI_USAGE, "%s", err.msg);
-	snprintf(url, CONFIG_VALUE_MAX, "%s", path);
+	snprintf(url, CONFIG_VALUE_MAX, "%s", t.url);
 	if (a->opt[O_WEB]) {
 		cli_set_target(c, url, "", "no key yet");
 		r = login_web(c, a->opt[O_OPEN] != NULL, key, CONFIG_VALUE_MAX);
@@ -100,11 +99,13 @@ static int show(struct cli *c, const struct cli_args *a)
 	struct err err = { 0 };
 	char path[CONFIG_VALUE_MAX] = "";
 	autojson json_t *j = NULL;
+	const char *asked, *dir;
 	bool key;
 
 	if (config_load(&cf, &err) < 0)
 		return cli_fail(CLI_USAGE, "%s", err.msg);
-	key = target_find(NULL, NULL, &t, &err) == 0;
+	cli_asked(c, &asked, &dir);
+	key = target_find(asked, dir, &t, &err) == 0;
 	config_path(path, sizeof(path), NULL);
 	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "url", t.url, "urlFrom", t.url_from,
 	              "keyFrom", key ? t.key_from : "none", "images",
@@ -188,8 +189,8 @@ static const struct cli_verb login_verbs[] = {
 	    { "open", NULL, "with --web: open the page in a browser, if there is a display" } },
 	  .flags = CLI_LOCAL,
 	  .about = "Asks for an API key, or reads it from stdin, checks it, and saves both in the "
-	           "config file, which only you can read. Without URL: the saved server, or the one on "
-	           "this machine. With --web a key is made for this machine when somebody who is signed "
+	           "config file, which only you can read. Without URL: PANDO_API_URL, else the saved "
+	           "server, else the one on this machine. With --web a key is made for this machine when somebody who is signed "
 	           "in to the dashboard confirms it: compare the code before you do.",
 	  .examples = "pando login https://api.pando.example # asks for the key\n"
 	              "pando login --web https://api.pando.example # confirm it in the dashboard\n"

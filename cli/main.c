@@ -59,6 +59,7 @@ int main(int argc, char **argv)
 		                p.verb->name ? " " : "", p.verb->name ? p.verb->name : "");
 	c = cli_new();
 	cli_set_json(c, p.global[GLOBAL_JSON] != NULL);
+	cli_ask_for(c, p.global[GLOBAL_URL], p.global[GLOBAL_DIR]);
 	if (!(p.verb->flags & CLI_LOCAL) &&
 	    cli_connect(c, p.global[GLOBAL_URL], p.global[GLOBAL_DIR], &err) < 0)
 		return cli_fail(CLI_UNAUTHORIZED, "%s", err.msg);

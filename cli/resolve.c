@@ -88,6 +88,7 @@ struct kind {
 static const struct kind vm_kind = { "VM", "", "/v1/vms", "vms", "id", "vm list" };
 static const struct kind snapshot_kind = { "snapshot",  "sc-",        "/v1/vms/snapshots",
 	                                   "snapshots", "snapshotId", "snapshot list" };
+static const struct kind vpc_kind = { "VPC", "vpc-", "/v1/vpcs", "vpcs", "vpcId", "vpc list" };
 
 static char *resolve(struct cli *c, const struct kind *k, const char *name)
 {
@@ -132,6 +133,11 @@ char *cli_vm_id(struct cli *c, const char *name)
 char *cli_snapshot_id(struct cli *c, const char *name)
 {
 	return resolve(c, &snapshot_kind, name);
+}
+
+char *cli_vpc_id(struct cli *c, const char *name)
+{
+	return resolve(c, &vpc_kind, name);
 }
 
 char *cli_vm_or_snapshot_id(struct cli *c, const char *name)

@@ -11,6 +11,7 @@ struct cli_args;
  * id is used without a request. */
 char *cli_vm_id(struct cli *c, const char *name);
 char *cli_snapshot_id(struct cli *c, const char *name);
+char *cli_vpc_id(struct cli *c, const char *name);
 /* A VM or a snapshot; for `diff`. */
 char *cli_vm_or_snapshot_id(struct cli *c, const char *name);
 

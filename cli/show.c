@@ -38,8 +38,11 @@ static void put_list(const json_t *v, char dst[CELL_MAX])
 	{
 		const char *s = json_string_value(item);
 
-		n += (size_t)snprintf(dst + n, n < CELL_MAX ? CELL_MAX - n : 0, "%s%s",
-		                      n ? "," : "", s ? s : "?");
+		n += json_is_integer(item)
+		             ? (size_t)snprintf(dst + n, CELL_MAX - n, "%s%lld", n ? "," : "",
+		                                (long long)json_integer_value(item))
+		             : (size_t)snprintf(dst + n, CELL_MAX - n, "%s%s", n ? "," : "",
+		                                s ? s : "?");
 		if (n >= CELL_MAX)
 			return;
 	}

@@ -27,11 +27,18 @@
 	X(snapshot) \
 	X(cp) \
 	X(tree) \
+	X(build) \
+	X(egress) \
+	X(vpc) \
 	X(domain) \
 	X(logs) \
 	X(git) \
+	X(git_read) \
+	X(git_write) \
 	X(events) \
 	X(webhook) \
+	X(script) \
+	X(cron) \
 	X(mcp) \
 	X(login) \
 	X(logout) \
@@ -41,8 +48,10 @@
 	X(key) \
 	X(identity) \
 	X(token) \
+	X(session) \
 	X(audit) \
 	X(host) \
+	X(node) \
 	X(backup) \
 	X(restore) \
 	X(ca) \

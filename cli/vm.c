@@ -104,8 +104,11 @@ static int fork_vm(struct cli *c, const struct cli_args *a)
 	json_t *body = json_pack("{s:I}", "count", (json_int_t)(a->opt[0] ? a->num[0] : 1));
 	json_t *row;
 	size_t i;
-	int r = cli_vm_call(c, a->arg[0], "POST", "/fork", body, &reply);
+	int r;
 
+	if (a->opt[1])
+		json_object_set_new(body, "vpc", json_string("fresh-address"));
+	r = cli_vm_call(c, a->arg[0], "POST", "/fork", body, &reply);
 	if (r != CLI_OK)
 		return r;
 	if (cli_json(c)) {
@@ -175,7 +178,8 @@ static const struct cli_verb verbs[] = {
 	{ "delete", "VM...", "delete permanently", delete_vm,
 	  .examples = "pando vm delete $(pando vm list --json | jq -r '.vms[].id') # all of them" },
 	{ "fork", "VM", "make live copies, with memory, processes and open files", fork_vm,
-	  { { "count", "N", "how many (1)", 'n', CLI_NUMBER, .min = 1, .max = 1000 } },
+	  { { "count", "N", "how many (1)", 'n', CLI_NUMBER, .min = 1, .max = 1000 },
+	    { "fresh-address", NULL, "of a VM in a private network: each copy gets an address of its own there" } },
 	  .about = "The VM continues; each copy starts from the same instant and is independent from "
 	           "then on. Prints the ids of the copies." },
 	{ "snapshot", "VM", "save the VM's current state as a snapshot", snapshot,

@@ -25,8 +25,42 @@ enum {
 	O_METADATA,
 	O_DELETE_AFTER,
 	O_SELF,
-	O_RUNTIME
+	O_RUNTIME,
+	O_VPC,
+	O_ADDRESS,
+	O_EGRESS
 };
+
+/* --vpc, --address: its NIC in a private network; --egress: what it may reach. */
+static int add_network(struct cli *c, const struct cli_args *a, json_t *body)
+{
+	autofree char *vpc = NULL;
+	const char *egress = a->opt[O_EGRESS];
+	json_t *policy;
+	int r;
+
+	if (a->opt[O_ADDRESS] && !a->opt[O_VPC])
+		return cli_fail(CLI_USAGE, "--address is an address of a private network: give "
+		                           "--vpc, too");
+	if (a->opt[O_VPC]) {
+		vpc = cli_vpc_id(c, a->opt[O_VPC]);
+		if (!vpc)
+			return CLI_REFUSED;
+		json_object_set_new(body, "nics",
+		                    json_pack("[{s:s, s:s, s:o}]", "vpc", vpc, "mode", "routed",
+		                              "ipv4",
+		                              a->opt[O_ADDRESS] ? json_string(a->opt[O_ADDRESS])
+		                                                : json_true()));
+	}
+	if (!egress)
+		return CLI_OK;
+	if (strcmp(egress, "open") == 0 || strcmp(egress, "closed") == 0)
+		policy = json_pack("{s:s}", "mode", egress);
+	else if ((r = build_json(egress, &policy)) != CLI_OK)
+		return r;
+	json_object_set_new(body, "egress", policy);
+	return CLI_OK;
+}
 
 static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 {
@@ -85,6 +119,8 @@ static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 			json_array_append_new(v, json_string(a->list[O_RUNTIME].v[i]));
 		json_object_set_new(body, "runtimes", v);
 	}
+	if ((r = add_network(c, a, body)) != CLI_OK)
+		return r;
 	*ret = TAKE_PTR(body);
 	return CLI_OK;
 }
@@ -121,7 +157,10 @@ static const struct cli_verb verbs[] = {
 	    { "metadata", "NAME=VALUE", "metadata; may be repeated", .type = CLI_LIST },
 	    { "delete-after", "TIME", "delete it after this long" },
 	    { "self-access", NULL, "its programs may fork, snapshot, suspend and rewind it: 'pando self' inside" },
-	    { "runtime", "NAME", "with this runtime: bun or deno; may be repeated", .type = CLI_LIST } },
+	    { "runtime", "NAME", "with this runtime: bun or deno; may be repeated", .type = CLI_LIST },
+	    { "vpc", "VPC", "in this private network" },
+	    { "address", "IPV4", "with this address of it; default: a free one" },
+	    { "egress", "POLICY", "what it may reach: open, closed, or a JSON file with a policy (open)" } },
 	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
 	           "layer; layers that were built before are taken from the cache, and the log of new "
 	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "

@@ -46,7 +46,7 @@ static int create(struct cli *c, const struct cli_args *a)
 			r = CLI_REFUSED;
 	}
 	if (r == CLI_OK && a->opt[W_SECRET]) {
-		autowipe char *secret = git_read_secret(a->opt[W_SECRET]);
+		autowipe char *secret = cli_read_secret(a->opt[W_SECRET]);
 
 		if (secret)
 			json_object_set_new(body, "secret", json_string(secret));

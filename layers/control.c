@@ -45,21 +45,41 @@ static void drop_client(struct control *c)
 	forget_stack(c);
 }
 
-/* 0, or -errno and the client is gone. */
-static int send_reply(struct control *c, const struct layers_reply *reply)
+/* 0, or -errno and the client is gone. fd: goes along; -1: none. */
+static int send_reply_fd(struct control *c, const struct layers_reply *reply, int fd)
 {
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} u = { 0 };
+	struct layers_reply copy = *reply;
+	struct iovec iov = { .iov_base = &copy, .iov_len = sizeof(copy) };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n;
 
 	if (c->client_fd < 0)
 		return -ENOTCONN;
+	if (fd >= 0) {
+		mh.msg_control = u.buf;
+		mh.msg_controllen = sizeof(u.buf);
+		u.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+			                    .cmsg_type = SCM_RIGHTS,
+			                    .cmsg_len = CMSG_LEN(sizeof(int)) };
+		memcpy(CMSG_DATA(&u.align), &fd, sizeof(fd));
+	}
 	do
-		n = send(c->client_fd, reply, sizeof(*reply), MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = sendmsg(c->client_fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n == sizeof(*reply))
 		return 0;
 	n = n < 0 ? -errno : -EIO;
 	drop_client(c);
 	return (int)n;
+}
+
+static int send_reply(struct control *c, const struct layers_reply *reply)
+{
+	return send_reply_fd(c, reply, -1);
 }
 
 static void report_ended(struct control *c)
@@ -85,8 +105,12 @@ static bool on_map(struct control *c, const struct layers_req *req, int *fds, ui
 {
 	if (req->flags != 0 || req->n_layers < 1 || req->n_layers > LAYER_STACK_MAX)
 		fail(reply, -EINVAL, "a stack has 1 to 64 layers");
-	else if (c->mapped || c->broken)
+	else if (req->type == LAYERS_MAP && (c->mapped || c->broken))
 		fail(reply, -EALREADY, "layers were mapped before");
+	else if (req->type == LAYERS_SEED && (!c->mapped || c->broken || !park_enabled()))
+		fail(reply, -EINVAL, "this process cannot become a seed");
+	else if (req->type == LAYERS_SEED && freeze_in_flight(c))
+		fail(reply, -EBUSY, "a freeze is in flight");
 	else if (!ram_base())
 		fail(reply, -EAGAIN, "guest memory is not mapped yet");
 	else if (*n_fds == 0 || req->first != c->n_layer_fds ||
@@ -103,7 +127,10 @@ static bool on_map(struct control *c, const struct layers_req *req, int *fds, ui
 	*n_fds = 0; /* they are the stack's now */
 	if (c->n_layer_fds < c->n_layers_due)
 		return false;
-	map_stack(c, reply);
+	if (req->type == LAYERS_SEED)
+		seed_start(c, reply);
+	else
+		map_stack(c, /* again= */ false, reply);
 	forget_stack(c);
 	return true;
 }
@@ -133,16 +160,35 @@ static void on_stat(struct control *c, struct layers_reply *reply)
 	reply->us = now_us() - began;
 }
 
+/* Answers by itself: in the seed to its client, in the child to the child's own. */
+static int on_fork(struct control *c, const struct layers_req *req, int *fds, uint32_t *n_fds)
+{
+	struct layers_reply reply = { .type = LAYERS_FORK };
+	int pidfd = -1, r;
+
+	if (req->flags != 0 || req->n_layers != LAYERS_FORK_FDS || *n_fds != LAYERS_FORK_FDS)
+		return -EPROTO;
+	r = seed_fork(c, fds, &pidfd, &reply);
+	if (r == 0)
+		*n_fds = 0; /* the child's, and in their places */
+	send_reply_fd(c, &reply, r > 0 ? pidfd : -1);
+	if (r > 0)
+		close(pidfd);
+	return 0;
+}
+
 /* 0, or -EPROTO if the client breaks the rules. Takes over the descriptors it zeroes from *@n_fds.
  */
 static int on_request(struct control *c, const struct layers_req *req, int *fds, uint32_t *n_fds)
 {
 	struct layers_reply reply = { .type = req->type };
 
-	if (req->type != LAYERS_MAP && c->n_layer_fds > 0)
+	if (c->n_layer_fds > 0 && req->type != c->stack_for)
 		forget_stack(c); /* half a stack, then something else */
 	switch (req->type) {
 	case LAYERS_MAP:
+	case LAYERS_SEED:
+		c->stack_for = req->type;
 		if (!on_map(c, req, fds, n_fds, &reply))
 			return 0;
 		break;
@@ -156,6 +202,8 @@ static int on_request(struct control *c, const struct layers_req *req, int *fds,
 	case LAYERS_STAT:
 		on_stat(c, &reply);
 		break;
+	case LAYERS_FORK:
+		return on_fork(c, req, fds, n_fds);
 	default:
 		return -EPROTO;
 	}

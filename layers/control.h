@@ -15,9 +15,10 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define LAYERS_ENV_FD "PANDO_LAYERS_FD"   /* number of the inherited, listening socket */
-#define LAYERS_ENV_MEM "PANDO_LAYERS_MEM" /* guest memory in bytes */
-#define LAYERS_RAM_PATH "/pando/ram"      /* the mem-path QEMU is given; no such file exists */
+#define LAYERS_ENV_FD "PANDO_LAYERS_FD"     /* number of the inherited, listening socket */
+#define LAYERS_ENV_MEM "PANDO_LAYERS_MEM"   /* guest memory in bytes */
+#define LAYERS_ENV_SEED "PANDO_LAYERS_SEED" /* "1": the process may become a seed */
+#define LAYERS_RAM_PATH "/pando/ram"        /* the mem-path QEMU is given; no such file exists */
 
 #define LAYERS_FREEZE_MAX 4 /* freezes in flight, told apart by token */
 #define LAYERS_FDS_MAX 64   /* descriptors in one packet; the kernel's own limit is 253 */
@@ -38,6 +39,14 @@
  * @LAYERS_STAT: Reply: mem_bytes, pages (private now), n_layers, n_mappings, in_flight, us.
  * @LAYERS_DONE: status, token, pages and bytes (data in the layer), n_extents, us (from fork to
  *end), flags as requested. Kept for the next client when there is none.
+ * @LAYERS_SEED: the process, stopped and just frozen, becomes a seed. Request as MAP, with the
+ *layers that make up its memory now: they are laid under it again, so that no page of it is
+ *private. Reply as MAP. Again and again, if need be.
+ * @LAYERS_FORK: fork this process, a seed, into a VM of its own. Request: n_layers =
+ *LAYERS_FORK_FDS descriptors, in the order of enum layers_fork_fd. Reply: status, us, and one
+ *descriptor: the child's pidfd. The child waits for struct layers_go on the gate, then gives its
+ *LAYERS_FORK reply, status 0, as the first message on its own channel. A gate that is closed ends
+ *it.
  */
 enum layers_type {
 	LAYERS_MAP = 1,
@@ -45,7 +54,32 @@ enum layers_type {
 	LAYERS_DISCARD = 3,
 	LAYERS_STAT = 4,
 	LAYERS_DONE = 5,
+	LAYERS_SEED = 6,
+	LAYERS_FORK = 7,
 };
+
+/* What the child has instead of the seed's: everything that can be written to. */
+enum layers_fork_fd {
+	LAYERS_FORK_GATE, /* SOCK_SEQPACKET, see struct layers_go */
+	LAYERS_FORK_LOG,  /* standard output and error */
+	LAYERS_FORK_CONSOLE,
+	LAYERS_FORK_DISK,  /* of the file of the seed's top disk layer, read-only */
+	LAYERS_FORK_STATE, /* the same of its device state: QEMU closes that only when it runs */
+	LAYERS_FORK_QMP,   /* a connected one, then the listening one: found by their name, which */
+	LAYERS_FORK_QMP_LISTEN, /* ends in "qmp", "agent" or "layers" */
+	LAYERS_FORK_AGENT,
+	LAYERS_FORK_AGENT_LISTEN,
+	LAYERS_FORK_LAYERS,
+	LAYERS_FORK_LAYERS_LISTEN,
+	LAYERS_FORK_FDS,
+};
+
+/* From the one that watches processes, once the child is in its records and its cgroup. */
+struct layers_go {
+	uint32_t uid;   /* also the gid; 0: the seed's own stays */
+	uint32_t n_tap; /* 1: the child's tap comes along */
+};
+static_assert(sizeof(struct layers_go) == 8, "no holes");
 
 /* FREEZE flags */
 #define LAYERS_FREEZE_FSYNC 1u /* DONE comes after the layer is on the disk */

@@ -47,6 +47,7 @@ struct writer {
 	uint8_t table[EXTENTS_MAX * sizeof(struct layer_disk_extent)];
 	uint8_t header[LAYER_PAGE];
 	struct scan scan;
+	const uint32_t *cancel; /* in memory shared with the parent */
 };
 
 static int pwrite_all(int fd, const void *data, size_t n, uint64_t off)
@@ -72,6 +73,8 @@ static int flush(struct writer *w)
 {
 	int first = 0;
 
+	if (__atomic_load_n(w->cancel, __ATOMIC_ACQUIRE))
+		return -ECANCELED;
 	while (first < w->n_iov) {
 		ssize_t n = pwritev(w->fd, w->iov + first, w->n_iov - first, (off_t)w->written);
 
@@ -214,6 +217,8 @@ static int dump_layer(struct writer *w, const struct dump_job *job, const char *
 	if ((r = flush(w)) < 0)
 		return r;
 	*ret_why = "write table and header";
+	if (__atomic_load_n(w->cancel, __ATOMIC_ACQUIRE))
+		return -ECANCELED;
 	return put_end(w, job);
 }
 
@@ -257,6 +262,7 @@ _Noreturn void dump_child(const struct dump_job *job)
 			r = -errno;
 	}
 	if (r == 0) {
+		w->cancel = &res->cancel;
 		w->base = job->base;
 		w->fd = 0;
 		w->file_end = w->written = LAYER_PAGE;
@@ -268,6 +274,8 @@ _Noreturn void dump_child(const struct dump_job *job)
 	}
 	res->status = r;
 	res->us = now_us() - began;
+	if (r == -ECANCELED)
+		why = "discarded";
 	if (r < 0)
 		strncpy(res->why, why, sizeof(res->why) - 1);
 	__atomic_store_n(&res->finished, 1, __ATOMIC_RELEASE);

@@ -43,6 +43,17 @@ int freeze_init(struct control *c)
 	return 0;
 }
 
+int freeze_init_child(struct control *c)
+{
+	/* at the same place, where the seed's own was: nothing is shared with it */
+	void *at = c->freezes[0].result;
+	void *p = (void *)syscall(SYS_mmap, at, (size_t)LAYERS_FREEZE_MAX * LAYER_PAGE,
+	                          PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
+	                          -1, (off_t)0);
+
+	return p == MAP_FAILED ? -errno : 0;
+}
+
 uint32_t freeze_in_flight(const struct control *c)
 {
 	uint32_t n = 0;
@@ -153,7 +164,10 @@ int freeze_discard(struct control *c, uint64_t token)
 	if (!f || f->state != FREEZE_RUNNING)
 		return -ENOENT;
 	f->discarded = true;
-	return syscall(SYS_pidfd_send_signal, f->pidfd, SIGKILL, NULL, 0) < 0 ? -errno : 0;
+	/* a child of a seed cannot send signals to another process: its writer looks by itself */
+	__atomic_store_n(&f->result->cancel, 1, __ATOMIC_RELEASE);
+	(void)syscall(SYS_pidfd_send_signal, f->pidfd, SIGKILL, NULL, 0);
+	return 0;
 }
 
 static void describe_death(const struct freeze *f, const siginfo_t *si, struct layers_reply *done)

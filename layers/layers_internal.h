@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "layers/control.h"
@@ -46,6 +47,7 @@ struct dump_result {
 	uint32_t n_extents;
 	int32_t status;    /* 0 or -errno; means something only if finished */
 	uint32_t finished; /* written last */
+	uint32_t cancel;   /* written by the parent: stop at the next chance */
 	char why[64];
 };
 
@@ -77,7 +79,9 @@ struct control {
 	/* MAP */
 	int layer_fds[LAYER_STACK_MAX]; /* owned; a stack that is still arriving */
 	uint32_t n_layer_fds, n_layers_due;
+	uint32_t stack_for; /* the request that it belongs to */
 	bool mapped, broken;
+	bool seed; /* may be forked */
 	uint32_t n_layers, n_mappings;
 };
 
@@ -85,16 +89,62 @@ struct control {
 uint64_t now_us(void);
 
 /* seccomp.c: deny this process what QEMU never needs; 0 or -errno */
-int seccomp_install(void);
+int seccomp_install(bool seed);
+/* The same for a child of a seed: nothing that reaches another process. System calls only. */
+int seccomp_child(void);
+
+/*
+ * park.c: all other threads stand still until park_release(), which a failed park_all() has done.
+ * In between no lock may be taken, so no malloc and no stdio.
+ */
+#define PARK_THREADS_MAX 160 /* 32 vCPUs, 64 workers of QEMU's pool, and some */
+void park_enable(void);      /* by the constructor: this process may be parked */
+bool park_wanted(void);      /* it was called with success */
+bool park_enabled(void);     /* and what it believes holds for the calling thread */
+int park_all(void);
+void park_release(void);
+/* In a child: the calling thread's new id; then the parked ones live again. */
+void park_own_child(void);
+int park_revive(void);
+/* The threads, or descriptors but for the one of the look itself; 0, -errno, or what fn returned.
+ */
+enum proc_dir { PROC_TASK, PROC_FD };
+int proc_numbers(enum proc_dir which, int (*fn)(int n, void *ctx), void *ctx);
+
+/* fds.c: what a child of a seed has instead of the seed's descriptors. System calls only. */
+#define FDS_WHY_SIZE 80
+int fds_plan(const struct control *c, const int given[LAYERS_FORK_FDS], char why[FDS_WHY_SIZE]);
+int fds_exchange(const int given[LAYERS_FORK_FDS], int tap_fd);
+/* preload.c: the placeholder for guest memory's file, and a new one */
+bool ram_is_file(const struct stat *st);
+int ram_new_file(void);
+/*
+ * preload.c: memory that the writer of a layer does not need, but a child of a seed does: kept out
+ * of forks from now on.
+ */
+int ram_keep_others(void);
+/* tap.c: what QEMU set on its tap, set on another one */
+int tap_same(int fd);
+
+/* seed.c */
+void seed_start(struct control *c, struct layers_reply *reply);
+/* Returns in both: the child's pid (then *ret_pidfd is its pidfd), 0 in the child, or -errno. */
+int seed_fork(struct control *c, int given[LAYERS_FORK_FDS], int *ret_pidfd,
+              struct layers_reply *reply);
 
 /* control.c */
 int control_start(int listen_fd_consume);
 
-/* map.c: lay the stack in @fds under guest memory; fills @reply, never fails otherwise */
-void map_stack(struct control *c, struct layers_reply *reply);
+/*
+ * map.c: lay the stack in c->layer_fds under guest memory; fills @reply, never fails otherwise.
+ * again: what it shows is the same as before, and all other threads stand still meanwhile.
+ */
+void map_stack(struct control *c, bool again, struct layers_reply *reply);
 
 /* freeze.c */
 int freeze_init(struct control *c);
+/* In a child of a seed: memory of its own for outcomes. System calls only. */
+int freeze_init_child(struct control *c);
 void freeze_start(struct control *c, const struct layers_req *req, int out_fd,
                   struct layers_reply *reply);
 int freeze_discard(struct control *c, uint64_t token);

@@ -123,13 +123,26 @@ static uint32_t pieces_from(const struct stack *s, uint64_t len)
 	return n;
 }
 
-static int stack_apply(const struct control *c, const struct stack *s, struct layers_reply *reply)
+/* What is there is not part of the stack: what QEMU wrote while starting, or an earlier stack. */
+static int clear(uint8_t *base, bool again)
+{
+	if (!again)
+		return madvise(base, ram.bytes, MADV_DONTNEED) < 0 ? -errno : 0;
+	if (mmap(base, ram.bytes, PROT_READ | PROT_WRITE,
+	         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return -errno;
+	(void)madvise(base, ram.bytes, MADV_HUGEPAGE); /* QEMU's own wish; nothing depends on it */
+	return 0;
+}
+
+static int stack_apply(const struct control *c, const struct stack *s, bool again,
+                       struct layers_reply *reply)
 {
 	uint8_t *base = ram_base();
+	int cleared = clear(base, again);
 
-	/* what QEMU put there while starting is not part of the stack */
-	if (madvise(base, ram.bytes, MADV_DONTNEED) < 0)
-		return -errno;
+	if (cleared < 0)
+		return cleared;
 	for (size_t i = 0; i < s->n_pieces; i++) {
 		const struct layer_piece *p = &s->pieces[i];
 		int fd = c->layer_fds[p->layer];
@@ -160,7 +173,27 @@ static void stack_done(struct stack *s)
 	free(s->pieces);
 }
 
-void map_stack(struct control *c, struct layers_reply *reply)
+/* All else is prepared before: nothing that takes a lock may be called while threads are parked. */
+static int apply(const struct control *c, const struct stack *s, bool again,
+                 struct layers_reply *reply)
+{
+	int r = again ? park_all() : 0;
+
+	if (r < 0) {
+		snprintf(reply->why, sizeof(reply->why), "stop the threads");
+		return r;
+	}
+	r = stack_apply(c, s, again, reply);
+	if (again)
+		park_release();
+	if (r < 0) {
+		reply->flags |= LAYERS_RAM_BROKEN;
+		snprintf(reply->why, sizeof(reply->why), "map the layers");
+	}
+	return r;
+}
+
+void map_stack(struct control *c, bool again, struct layers_reply *reply)
 {
 	struct stack s = { 0 };
 	uint64_t began = now_us();
@@ -171,12 +204,8 @@ void map_stack(struct control *c, struct layers_reply *reply)
 		while (pieces_from(&s, s.read_below) > MAPPINGS_MAX)
 			s.read_below =
 			        s.read_below > 0 ? s.read_below * 2 : UINT64_C(2) * LAYER_PAGE;
-		r = stack_apply(c, &s, reply);
-		if (r < 0) {
-			c->broken = true;
-			reply->flags |= LAYERS_RAM_BROKEN;
-			snprintf(reply->why, sizeof(reply->why), "map the layers");
-		}
+		r = apply(c, &s, again, reply);
+		c->broken |= (reply->flags & LAYERS_RAM_BROKEN) != 0;
 	}
 	stack_done(&s);
 	reply->status = r;

@@ -66,6 +66,18 @@ static int open_ram(void)
 	return fd;
 }
 
+bool ram_is_file(const struct stat *st)
+{
+	return ram_ino != 0 && st->st_dev == ram_dev && st->st_ino == ram_ino;
+}
+
+int ram_new_file(void)
+{
+	int fd = open_ram();
+
+	return fd < 0 ? -errno : fd;
+}
+
 static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	if (ram.bytes > 0 && path && strcmp(path, LAYERS_RAM_PATH) == 0)
@@ -134,8 +146,7 @@ static bool is_ram_fd(int fd)
 {
 	struct stat st;
 
-	return fd >= 0 && ram_ino != 0 && fstat(fd, &st) == 0 && st.st_dev == ram_dev &&
-	       st.st_ino == ram_ino;
+	return fd >= 0 && fstat(fd, &st) == 0 && ram_is_file(&st);
 }
 
 static void *map_ram(void *addr, size_t len, int prot, int flags, off_t off)
@@ -189,6 +200,44 @@ static bool in_ram(const void *addr)
 	return base && p >= base && p < base + ram.bytes;
 }
 
+/*
+ * In a process that may become a seed, what else must not be in a writer: its children need it, and
+ * keep it from their own writers.
+ */
+#define OTHERS_MAX 32
+
+static struct {
+	struct {
+		void *addr;
+		size_t len;
+	} others[OTHERS_MAX];
+	_Atomic uint32_t n;
+} keep;
+
+static void keep_from_writers(void *addr, size_t len)
+{
+	uint32_t i;
+
+	if (!park_wanted()) {
+		(void)syscall(SYS_madvise, addr, len, MADV_DONTFORK);
+		return;
+	}
+	i = atomic_fetch_add(&keep.n, 1);
+	if (i < OTHERS_MAX) {
+		keep.others[i].addr = addr;
+		keep.others[i].len = len;
+	}
+}
+
+int ram_keep_others(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&keep.n) && i < OTHERS_MAX; i++)
+		if (syscall(SYS_madvise, keep.others[i].addr, keep.others[i].len, MADV_DONTFORK) <
+		    0)
+			return -errno;
+	return 0;
+}
+
 EXPORT int madvise(void *addr, size_t len, int advice);
 int madvise(void *addr, size_t len, int advice)
 {
@@ -202,8 +251,10 @@ int madvise(void *addr, size_t len, int advice)
 		 * QEMU's translation buffer and small memory blocks: no writer needs them, and huge
 		 * pages make the buffer of an idle guest megabytes larger than what is in it.
 		 */
-		(void)syscall(SYS_madvise, addr, len, MADV_DONTFORK);
+		keep_from_writers(addr, len);
 		advice = MADV_NOHUGEPAGE;
+	} else if (ram.bytes > 0 && advice == MADV_DONTFORK && park_wanted()) {
+		return 0;
 	}
 	return (int)syscall(SYS_madvise, addr, len, advice);
 }
@@ -240,21 +291,26 @@ static _Noreturn void refuse(const char *why)
 __attribute__((constructor)) static void start(void)
 {
 	uint64_t fd, bytes;
+	bool seed;
 
 	if (!getenv(LAYERS_ENV_FD))
 		return;
 	fd = env_number(LAYERS_ENV_FD, 1 << 20);
 	bytes = env_number(LAYERS_ENV_MEM, LAYER_MEM_MAX);
+	seed = env_number(LAYERS_ENV_SEED, 1) == 1;
+	unsetenv(LAYERS_ENV_SEED);
 	unsetenv(LAYERS_ENV_FD);
 	unsetenv(LAYERS_ENV_MEM);
 	if (fd < 3)
 		refuse(LAYERS_ENV_FD " is not a descriptor number");
 	if (bytes == 0 || bytes % LAYER_PAGE != 0 || sysconf(_SC_PAGESIZE) != LAYER_PAGE)
 		refuse(LAYERS_ENV_MEM " is not a size in pages of 4096 bytes");
-	if (seccomp_install() < 0)
+	if (seccomp_install(seed) < 0)
 		refuse("cannot install the seccomp filter");
 	layer_crc32c(0, "", 0); /* makes the tables: the forked writer must not */
 	ram.bytes = bytes;
+	if (seed)
+		park_enable(); /* where it cannot, FORK says so */
 	if (control_start((int)fd) < 0)
 		refuse("cannot start the control thread");
 }

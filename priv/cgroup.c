@@ -334,6 +334,19 @@ int cgroup_prepare(const struct cgroups *c, const char *name, const struct cgrou
 	return fd;
 }
 
+void cgroup_enter(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
+                  pid_t pid)
+{
+	char dir[PATH_MAX + 64];
+	int fd = cgroup_prepare(c, name, l);
+
+	if (fd < 0)
+		return;
+	close(fd);
+	snprintf(dir, sizeof(dir), "%s/%s", c->base[0], name);
+	note("cgroup.procs", name, put_u64(dir, "cgroup.procs", (uint64_t)pid));
+}
+
 void cgroup_attach(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
                    pid_t pid)
 {

@@ -41,6 +41,9 @@ void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *name, void *ctx),
 
 /* v2: creates the VM's directory with its limits; descriptor for CLONE_INTO_CGROUP, or -1. */
 int cgroup_prepare(const struct cgroups *c, const char *name, const struct cgroup_limits *l);
+/* v2: the same, and moves a process into it that has one thread and does nothing. */
+void cgroup_enter(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
+                  pid_t pid);
 /* v1: the same, and moves the process into it: takes tens of milliseconds, off the start path. */
 void cgroup_attach(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
                    pid_t pid);

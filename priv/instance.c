@@ -64,6 +64,7 @@ static int void_old_boot(struct instance *i, struct err *err)
 	if (io_read_file(i->dirfd, "boot", 128, &old, NULL) == 0 && !strcmp(old, now))
 		return 0;
 	if ((r = io_remove_tree(i->dirfd, "vm", err)) < 0 ||
+	    (r = io_remove_tree(i->dirfd, "fence", err)) < 0 ||
 	    (r = io_remove_tree(i->dirfd, "netns", err)) < 0 ||
 	    (r = io_remove_tree(i->dirfd, "vpc", err)) < 0)
 		return r;

@@ -5,6 +5,7 @@
  * /run/pando/<tag>/   lock     held by the one pando-priv of this data directory
  *                     data     canonical path of the data directory
  *                     boot     boot id: records of an earlier boot are void
+ *                     fence    when the VMs of a node have to end (fence.c)
  *                     vm/<id>  one record per running VM (records.c)
  *                     netns/<n>  bind mounts that keep the slots' namespaces
  *                     vpc/<n>    the same of VPCs

@@ -247,5 +247,7 @@ void jail_close(struct jail *j)
 		close(j->mnt);
 	if (j->mnt_kvm >= 0)
 		close(j->mnt_kvm);
+	if (j->users >= 0)
+		close(j->users);
 	*j = JAIL_NONE;
 }

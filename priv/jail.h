@@ -21,8 +21,9 @@ struct jail {
 	int mnt_kvm;         /* owned: with it; -1: this host has none that can be opened */
 	char qemu[PATH_MAX]; /* path inside the jail */
 	bool layers;         /* JAIL_LAYERS exists */
+	int users;           /* owned: user namespace of seeds, seedns.h; -1: none */
 };
-#define JAIL_NONE ((struct jail){ .mnt = -1, .mnt_kvm = -1 })
+#define JAIL_NONE ((struct jail){ .mnt = -1, .mnt_kvm = -1, .users = -1 })
 
 /* qemu: absolute path; layers: path or NULL. Must be called before the first thread is started. */
 int jail_open(const struct instance *in, const char *qemu, const char *layers, struct jail *ret,

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "priv/confine.h"
 #include "priv/priv.h"
+#include "priv/seedns.h"
 #include "priv/slot.h"
 #include "priv/vms.h"
 #include "priv/worker.h"
@@ -328,6 +329,12 @@ static int priv_open(struct priv *p, struct err *err)
 	if (!p->conf.clean &&
 	    (r = jail_open(&p->in, p->conf.qemu, p->conf.layers, &p->jail, err)) < 0)
 		return r;
+	if (!p->conf.clean) {
+		struct err why = { 0 };
+
+		if (seedns_users(p->vms->uid_base, PRIV_SLOTS_LIMIT, &p->jail.users, &why) < 0)
+			log_info("VMs are not forked from a seed: %s", why.msg);
+	}
 	cgroups_open(&p->cg, &p->in, p->conf.cpu_quota);
 	cgroups_sweep(&p->cg, vms_has_group, p->vms);
 	sc.block = p->net.block;
@@ -385,6 +392,8 @@ static void priv_close(struct priv *p, bool remove)
 	proc_close(&p->super.pandod);
 	if (p->signals >= 0)
 		close(p->signals);
+	if (p->fence.timer >= 0)
+		close(p->fence.timer);
 	if (p->epoll >= 0)
 		close(p->epoll);
 }
@@ -425,7 +434,7 @@ int main(int argc, char **argv)
 	p.net = HOSTNET_NONE;
 	p.jail = JAIL_NONE;
 	p.super = (struct super){ .exe_fd = -1, .conn = -1, .pandod = PROC_NONE };
-	p.epoll = p.signals = -1;
+	p.epoll = p.signals = p.fence.timer = -1;
 	p.pace = (struct pace)PACE_FULL;
 	r = parse(argc, argv, &p.conf);
 	if (r != 0)

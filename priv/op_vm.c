@@ -38,17 +38,23 @@ struct record_ctx {
 	struct vm *vm;
 };
 
-static int on_cloned(const struct proc *proc, void *ctx, struct err *err)
+int op_record(struct priv *p, const struct vm *vm, const struct proc *proc, struct err *err)
 {
-	struct record_ctx *c = ctx;
 	struct record rec = {
-		.pid = proc->pid, .uid = c->vm->uid, .slot = c->vm->slot, .limits = c->vm->limits
+		.pid = proc->pid, .uid = vm->uid, .slot = vm->slot, .limits = vm->limits
 	};
 	int r = proc_start_time(proc->pid, &rec.start);
 
 	if (r < 0)
 		return err_sys(err, r, "start time of process %d", (int)proc->pid);
-	return record_write(&c->p->in, c->vm->id, &rec, err);
+	return record_write(&p->in, vm->id, &rec, err);
+}
+
+static int on_cloned(const struct proc *proc, void *ctx, struct err *err)
+{
+	struct record_ctx *c = ctx;
+
+	return op_record(c->p, c->vm, proc, err);
 }
 
 /* A job of the worker for a VM; the VM is not reaped before it is done. */
@@ -67,25 +73,25 @@ static int submit(struct priv *p, struct vm *vm, const struct job *like, struct 
 	return 0;
 }
 
-static int check_spawn(struct priv *p, const struct priv_req *m, struct err *err)
+int op_check_new(struct priv *p, const char *vm_id, int32_t slot, struct err *err)
 {
 	const struct vm *other;
 
-	if (vms_find(p->vms, m->vm_id))
-		return err_set(err, -EEXIST, "VM %s is already running", m->vm_id);
-	if (m->spawn.slot >= 0) {
-		if (!slots_taken(p->slots, (uint32_t)m->spawn.slot))
-			return err_set(err, -ENOENT, "slot %d is not taken", m->spawn.slot);
-		other = vms_on_slot(p->vms, (uint32_t)m->spawn.slot);
-		if (other)
-			return err_set(err, -EBUSY, "slot %d is in use by the running VM %s",
-			               m->spawn.slot, other->id);
-	}
-	return spawn_check(m, err);
+	if (vms_find(p->vms, vm_id))
+		return err_set(err, -EEXIST, "VM %s is already running", vm_id);
+	if (slot < 0)
+		return 0;
+	if (!slots_taken(p->slots, (uint32_t)slot))
+		return err_set(err, -ENOENT, "slot %d is not taken", slot);
+	other = vms_on_slot(p->vms, (uint32_t)slot);
+	if (other)
+		return err_set(err, -EBUSY, "slot %d is in use by the running VM %s", slot,
+		               other->id);
+	return 0;
 }
 
 /* A spawn that cannot be answered must not leave a process behind. */
-static void undo_spawn(struct priv *p, struct vm *vm)
+void op_undo_new(struct priv *p, struct vm *vm)
 {
 	if (vm->proc.pidfd >= 0) {
 		poll_del(p, vm->proc.pidfd);
@@ -105,6 +111,7 @@ static int run(struct priv *p, struct request *rq, struct vm *vm, struct err *er
 	autofd int tap = -1;
 	autofd int cgroup = cgroup_prepare(&p->cg, vm->group, &vm->limits);
 	struct spawn s = { .jail = &p->jail,
+		           .seed = m->op == PRIV_SEED,
 		           .req = m,
 		           .uid = vm->uid,
 		           .log_fd = rq->in[0],
@@ -120,11 +127,17 @@ static int run(struct priv *p, struct request *rq, struct vm *vm, struct err *er
 	s.tap_fd = tap;
 	if (r < 0 || (r = spawn_run(&s, &vm->proc, err)) < 0)
 		return r;
+	return op_begun(p, rq, vm, err);
+}
+
+int op_begun(struct priv *p, struct request *rq, struct vm *vm, struct err *err)
+{
 	rq->out[0] = fcntl(vm->proc.pidfd, F_DUPFD_CLOEXEC, 3);
 	if (rq->out[0] < 0)
 		return err_sys(err, -errno, "descriptor of VM %s", vm->id);
 	rq->n_out = 1;
-	if (p->cg.mode == CGROUP_V1)
+	/* A seed runs nothing for long, and what is forked from it begins in its cgroup. */
+	if (p->cg.mode == CGROUP_V1 && rq->m.op != PRIV_SEED)
 		vm->attach_at = deadline_in(ATTACH_AFTER_MS);
 	return poll_add(p, vm->proc.pidfd, POLL_VM, vms_index(p->vms, vm), err);
 }
@@ -133,15 +146,16 @@ int op_spawn(struct priv *p, struct request *rq, struct err *err)
 {
 	uint64_t t0 = clock_us();
 	struct vm *vm = NULL;
-	int r = check_spawn(p, &rq->m, err);
+	int r = op_check_new(p, rq->m.vm_id, rq->m.spawn.slot, err);
 
-	if (r < 0 || (r = vms_reserve(p->vms, rq->m.vm_id, rq->m.spawn.slot, &vm, err)) < 0)
+	if (r < 0 || (r = spawn_check(&rq->m, err)) < 0 ||
+	    (r = vms_reserve(p->vms, rq->m.vm_id, rq->m.spawn.slot, &vm, err)) < 0)
 		return r;
 	vm->limits =
 	        (struct cgroup_limits){ .mem_mb = rq->m.spawn.mem_mb, .vcpus = rq->m.spawn.vcpus };
 	r = run(p, rq, vm, err);
 	if (r < 0) {
-		undo_spawn(p, vm);
+		op_undo_new(p, vm);
 		return r;
 	}
 	vm->used = true;
@@ -227,6 +241,7 @@ void op_vm_ended(struct priv *p, uint32_t idx)
 		finish(p, vm);
 	else
 		poll_del(p, vm->proc.pidfd); /* op_job_done() continues */
+	op_reap_strangers(p);
 }
 
 int op_kill(struct priv *p, struct request *rq, struct err *err)
@@ -240,7 +255,10 @@ int op_kill(struct priv *p, struct request *rq, struct err *err)
 	}
 	if (vm->n_waiters == VM_WAITERS_MAX)
 		return err_set(err, -EBUSY, "VM %s is being killed", vm->id);
-	/* It is process 1 of its namespace: the kernel kills and reaps the rest with it. */
+	/*
+	 * It is process 1 of its namespace: the kernel kills and reaps the rest with it. A fork of
+	 * a seed is not: its writers end with it by themselves.
+	 */
 	r = proc_kill(&vm->proc, SIGKILL);
 	if (r < 0 && r != -ESRCH)
 		return err_sys(err, r, "kill VM %s", vm->id);

@@ -66,11 +66,23 @@ struct priv {
 	struct vms *vms;
 	struct super super;
 	struct pace pace; /* of pandod's requests */
+	struct {
+		int timer;         /* owned: timerfd; -1: never needed */
+		uint64_t deadline; /* clock_boot_ms(); 0: none */
+	} fence;
 	int epoll, signals;
 };
 
 /* epoll's event data: kind in the upper half, index in the lower. */
-enum poll_kind { POLL_SIGNAL, POLL_CONN, POLL_PANDOD, POLL_WORKER, POLL_ROUTES, POLL_VM };
+enum poll_kind {
+	POLL_SIGNAL,
+	POLL_CONN,
+	POLL_PANDOD,
+	POLL_WORKER,
+	POLL_ROUTES,
+	POLL_VM,
+	POLL_FENCE
+};
 int poll_add(struct priv *p, int fd, enum poll_kind kind, uint32_t idx, struct err *err);
 void poll_del(struct priv *p, int fd);
 
@@ -91,7 +103,7 @@ int table_serve(struct priv *p, struct err *err);
 /* A late reply; dropped if pandod has another connection by now. */
 void table_reply_later(struct priv *p, uint32_t gen, unsigned op, struct priv_rep *rep);
 
-/* ---- operations: op_slot.c, op_vpc.c, op_vm.c; 0, PRIV_LATER or -errno ---- */
+/* ---- operations: op_slot.c, op_vpc.c, op_vm.c, op_fork.c; 0, PRIV_LATER or -errno ---- */
 
 int op_hello(struct priv *p, struct request *rq, struct err *err);
 int op_slot_take(struct priv *p, struct request *rq, struct err *err);
@@ -111,7 +123,17 @@ int op_vpc_wg(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_peers(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_wake(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_fresh(struct priv *p, struct request *rq, struct err *err);
+/* op_vm.c: what a spawn and a fork have in common */
+struct vm;
+int op_check_new(struct priv *p, const char *vm_id, int32_t slot, struct err *err);
+int op_record(struct priv *p, const struct vm *vm, const struct proc *proc, struct err *err);
+/* Its process runs: it is watched, and its descriptor goes into the reply. */
+int op_begun(struct priv *p, struct request *rq, struct vm *vm, struct err *err);
+void op_undo_new(struct priv *p, struct vm *vm);
 int op_spawn(struct priv *p, struct request *rq, struct err *err);
+int op_fork(struct priv *p, struct request *rq, struct err *err);
+/* Reaps processes of seeds that are in no table: their first process, and forks nobody took. */
+void op_reap_strangers(struct priv *p);
 int op_kill(struct priv *p, struct request *rq, struct err *err);
 int op_exit_status(struct priv *p, struct request *rq, struct err *err);
 int op_vm_list(struct priv *p, struct request *rq, struct err *err);
@@ -123,6 +145,16 @@ void op_attach_due(struct priv *p);
 uint64_t op_attach_next(const struct priv *p);
 /* The process of VM number idx ended. */
 void op_vm_ended(struct priv *p, uint32_t idx);
+
+/* ---- fence.c: the VMs of a node whose lease is over ---- */
+
+/* Takes up what an earlier pando-priv had. */
+int fence_open(struct priv *p, struct err *err);
+int op_fence(struct priv *p, struct request *rq, struct err *err);
+/* Has the deadline passed? Nothing may be started then. */
+bool fence_is_over(const struct priv *p);
+/* The timer has fired. */
+void fence_due(struct priv *p);
 
 /* ---- supervise.c ---- */
 

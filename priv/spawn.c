@@ -39,6 +39,7 @@
 #include "base/log.h"
 #include "priv/confine.h"
 #include "priv/jail.h"
+#include "priv/seedns.h"
 #include "wire/priv.h"
 
 #define SPAWN_DEADLINE_MS 15000 /* from clone to exec, on a host that swaps */
@@ -48,6 +49,9 @@
 
 static const char sandbox[] = "on,obsolete=deny,elevateprivileges=deny,spawn=allow,"
                               "resourcecontrol=deny";
+/* A seed's forks become other users: the layer library forbids all of it but that. */
+static const char sandbox_seed[] = "on,obsolete=deny,elevateprivileges=allow,spawn=allow,"
+                                   "resourcecontrol=deny";
 
 /* Options with which QEMU would leave, weaken or replace its jail. */
 static const char *const denied_args[] = { "sandbox", "runas",    "chroot",    "daemonize",
@@ -57,8 +61,10 @@ struct child {
 	const struct spawn *s;
 	const char **argv, **envp; /* owned by the parent */
 	int mnt, null_fd, go_fd, err_fd;
+	int users; /* user namespace of a seed, else -1 */
 	int fds[SPAWN_FDS_MAX];
 	int log_fd, tap_fd;
+	int hold_fd; /* of a seed, else -1 */
 	struct rlimit nofile;
 };
 
@@ -129,7 +135,8 @@ static int raise_fd(int *fd)
 static int step_descriptors(struct child *c)
 {
 	int after = SPAWN_FD_FIRST + (int)c->s->n_fds;
-	int *all[] = { &c->err_fd, &c->go_fd, &c->null_fd, &c->log_fd, &c->tap_fd };
+	int *all[] = { &c->err_fd, &c->go_fd,   &c->null_fd, &c->log_fd,
+		       &c->tap_fd, &c->hold_fd, &c->users };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (raise_fd(all[i]) < 0)
@@ -142,16 +149,22 @@ static int step_descriptors(struct child *c)
 	close_range(3, HIGH_FD - 1, 0);
 	if (c->tap_fd >= 0 && dup2(c->tap_fd, SPAWN_FD_TAP) < 0)
 		return -1;
+	if (c->hold_fd >= 0 && dup2(c->hold_fd, SPAWN_FD_HOLD) < 0)
+		return -1;
 	for (size_t i = 0; i < c->s->n_fds; i++)
 		if (dup2(c->fds[i], SPAWN_FD_FIRST + (int)i) < 0)
 			return -1;
-	if (dup3(c->err_fd, ERR_FD, O_CLOEXEC) < 0 || dup3(c->go_fd, ERR_FD + 1, O_CLOEXEC) < 0)
+	if (dup3(c->err_fd, ERR_FD, O_CLOEXEC) < 0 || dup3(c->go_fd, ERR_FD + 1, O_CLOEXEC) < 0 ||
+	    (c->users >= 0 && dup3(c->users, ERR_FD + 2, O_CLOEXEC) < 0))
 		return -1;
 	c->err_fd = ERR_FD;
 	c->go_fd = ERR_FD + 1;
 	if (close_range((unsigned)after, ERR_FD - 1, 0) < 0)
 		return -1;
-	return close_range(ERR_FD + 2, ~0u, 0);
+	if (c->users < 0)
+		return close_range(ERR_FD + 2, ~0u, 0);
+	c->users = ERR_FD + 2;
+	return close_range(ERR_FD + 3, ~0u, 0);
 }
 
 static int step_limits(struct child *c)
@@ -192,12 +205,37 @@ static int step_capabilities(struct child *c)
 	return errno == EINVAL ? 0 : -1; /* one past the last */
 }
 
+#define CAPS_FORK ((1u << CAP_SETUID) | (1u << CAP_SETGID))
+
+/* Into the user namespace, as one of its users, with what its forks need to become others. */
+static int seed_user(struct child *c)
+{
+	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	const uint32_t all = CAPS_FORK | (1u << CAP_SETPCAP);
+	struct __user_cap_data_struct first[2] = { { all, all, CAPS_FORK } },
+	                              last[2] = { { CAPS_FORK, CAPS_FORK, CAPS_FORK } };
+	uid_t id = c->s->uid;
+
+	if (setns(c->users, CLONE_NEWUSER) < 0 || syscall(SYS_capset, &h, first) < 0 ||
+	    step_capabilities(c) < 0 || prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0)
+		return -1;
+	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, id, id, id) < 0 ||
+	    syscall(SYS_setresuid, id, id, id) < 0 || syscall(SYS_capset, &h, last) < 0)
+		return -1;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SETUID, 0, 0) < 0 ||
+	    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SETGID, 0, 0) < 0)
+		return -1;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
 static int step_user(struct child *c)
 {
 	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
 	uid_t id = c->s->uid;
 
+	if (c->s->seed)
+		return seed_user(c);
 	/* The raw calls: glibc's would signal threads that exist only in the parent. */
 	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, id, id, id) < 0 ||
 	    syscall(SYS_setresuid, id, id, id) < 0 || syscall(SYS_capset, &h, none) < 0)
@@ -275,7 +313,7 @@ static const char **make_argv(const struct spawn *s)
 	v[0] = s->jail->qemu;
 	memcpy(v + 1, s->req->spawn.argv, n * sizeof(*v));
 	v[n + 1] = "-sandbox";
-	v[n + 2] = sandbox;
+	v[n + 2] = s->seed ? sandbox_seed : sandbox;
 	return v;
 }
 
@@ -295,7 +333,8 @@ static const char **make_env(const struct spawn *s)
 static pid_t clone_child(const struct spawn *s, int *ret_pidfd)
 {
 	struct clone_args a = {
-		.flags = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+		.flags = (s->seed ? 0 : CLONE_NEWPID) | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+		         CLONE_PIDFD,
 		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
 		.exit_signal = SIGCHLD,
 	};
@@ -333,6 +372,23 @@ static int await_exec(int fd, struct err *err)
 	return err_sys(err, -f.error, "jail: %s", steps[f.step].name);
 }
 
+/* A seed is not process 1 of its pid namespace. */
+static int clone_in_place(const struct spawn *s, const struct seedns *ns, struct proc *ret,
+                          struct err *err)
+{
+	int r = s->seed ? seedns_enter(ns, err) : 0, saved;
+
+	if (r < 0)
+		return r;
+	ret->pid = clone_child(s, &ret->pidfd);
+	if (ret->pid == 0)
+		return 0;
+	saved = errno;
+	if (s->seed)
+		seedns_leave();
+	return ret->pid < 0 ? err_sys(err, -saved, "jail: clone") : 0;
+}
+
 static void give_up(struct proc *p)
 {
 	proc_kill(p, SIGKILL);
@@ -347,7 +403,10 @@ int spawn_run(const struct spawn *s, struct proc *ret, struct err *err)
 	autofree const char **envp = make_env(s);
 	autofd int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	int ep[2] = { -1, -1 }, go[2] = { -1, -1 };
-	struct child c = { .s = s, .argv = argv, .envp = envp, .null_fd = null_fd };
+	struct child c = {
+		.s = s, .argv = argv, .envp = envp, .null_fd = null_fd, .hold_fd = -1, .users = -1
+	};
+	AUTO(seedns_close) struct seedns ns = SEEDNS_NONE;
 	struct proc p = PROC_NONE;
 	int r;
 
@@ -371,13 +430,20 @@ int spawn_run(const struct spawn *s, struct proc *ret, struct err *err)
 	getrlimit(RLIMIT_NOFILE, &c.nofile);
 	c.nofile.rlim_max = c.nofile.rlim_cur = MIN(c.nofile.rlim_max, SPAWN_NOFILE);
 
-	p.pid = clone_child(s, &p.pidfd);
+	if (s->seed && s->jail->users < 0)
+		return err_set(err, -ENOTSUP, "jail: this host permits no user namespaces");
+	if (s->seed && (r = seedns_open(s->jail, s->uid, &ns, err)) < 0)
+		return r;
+	c.hold_fd = ns.hold_fd;
+	c.users = s->seed ? s->jail->users : -1;
+
+	r = clone_in_place(s, &ns, &p, err);
+	if (r < 0)
+		return r;
 	if (p.pid == 0) {
 		close(go_wr); /* or the child would keep its own pipe open */
 		child_main(&c);
 	}
-	if (p.pid < 0)
-		return err_sys(err, -errno, "jail: clone");
 	close(TAKE_FD(err_wr));
 	close(TAKE_FD(go_rd));
 	r = s->record(&p, s->ctx, err);

@@ -14,11 +14,13 @@ struct jail;
 struct priv_req;
 
 #define SPAWN_FDS_MAX 40  /* PRIV_SPAWN_FDS_MAX of privc.h */
+#define SPAWN_FD_HOLD 8   /* of a seed: seedns.h */
 #define SPAWN_FD_TAP 9    /* PRIV_TAP_FD of privc.h */
 #define SPAWN_FD_FIRST 10 /* PRIV_FD_FIRST of privc.h */
 
 struct spawn {
 	const struct jail *jail;
+	bool seed;                  /* may be forked: seedns.h */
 	const struct priv_req *req; /* checked by spawn_check() */
 	uid_t uid;                  /* also the gid; never 0 */
 	int log_fd;                 /* borrowed, all descriptors */

@@ -402,6 +402,9 @@ static void on_event(struct priv *p, uint64_t data)
 	case POLL_VM:
 		op_vm_ended(p, (uint32_t)data);
 		break;
+	case POLL_FENCE:
+		fence_due(p);
+		break;
 	}
 }
 
@@ -443,7 +446,7 @@ int supervise(struct priv *p, struct err *err)
 	if ((r = poll_add(p, p->signals, POLL_SIGNAL, 0, err)) < 0 ||
 	    (r = poll_add(p, worker_fd(p->worker), POLL_WORKER, 0, err)) < 0 ||
 	    (r = poll_add(p, p->net.routes_fd, POLL_ROUTES, 0, err)) < 0 ||
-	    (r = pandod_start(p, err)) < 0)
+	    (r = fence_open(p, err)) < 0 || (r = pandod_start(p, err)) < 0)
 		return r;
 	while (!p->super.over) {
 		struct epoll_event ev[EVENTS_MAX];

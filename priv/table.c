@@ -23,6 +23,8 @@ enum {
 	OP_GROWS = 1 << 1, /* creates something: not during shutdown */
 	OP_SLOT = 1 << 2,  /* its slot must be taken */
 	OP_FDS = 1 << 3,   /* brings descriptors: the log and up to SPAWN_FDS_MAX; others none */
+	OP_TWO = 1 << 4,   /* brings two: a gate and a pidfd */
+	OP_RUNS = 1 << 5,  /* starts a process of a VM: not behind the fence */
 };
 
 /* clang-format off */
@@ -39,7 +41,9 @@ static const struct {
 	[PRIV_SLOT_SOCKET] = { OP_SLOT,           op_slot_socket },
 	[PRIV_SLOT_UDP]    = { OP_SLOT,           op_slot_socket },
 	[PRIV_SLOT_LIST]   = { 0,                 op_slot_list },
-	[PRIV_SPAWN]       = { OP_GROWS | OP_FDS, op_spawn },
+	[PRIV_SPAWN]       = { OP_GROWS | OP_RUNS | OP_FDS, op_spawn },
+	[PRIV_SEED]        = { OP_GROWS | OP_RUNS | OP_FDS, op_spawn },
+	[PRIV_FORK]        = { OP_GROWS | OP_RUNS | OP_TWO, op_fork },
 	[PRIV_KILL]        = { 0,                 op_kill },
 	[PRIV_EXIT_STATUS] = { 0,                 op_exit_status },
 	[PRIV_VM_LIST]     = { 0,                 op_vm_list },
@@ -54,6 +58,7 @@ static const struct {
 	[PRIV_VPC_PEERS]   = { 0,                 op_vpc_peers },
 	[PRIV_VPC_WAKE]    = { OP_GROWS,          op_vpc_wake },
 	[PRIV_VPC_FRESH]   = { OP_GROWS,          op_vpc_fresh },
+	[PRIV_FENCE]       = { 0,                 op_fence },
 };
 /* clang-format on */
 
@@ -65,9 +70,13 @@ static int policy(struct priv *p, const struct request *rq, struct err *err)
 		return err_set(err, -EPROTO, "hello must come first");
 	if ((flags & OP_GROWS) && p->super.signals)
 		return err_set(err, -ESHUTDOWN, "pando-priv is stopping");
+	if ((flags & OP_RUNS) && fence_is_over(p))
+		return err_set(err, -ESTALE, "the lease of this node is over");
 	if ((flags & OP_SLOT) && !slots_taken(p->slots, rq->m.slot))
 		return err_set(err, -ENOENT, "slot %u is not taken", rq->m.slot);
-	if (flags & OP_FDS ? rq->n_in < 1 || rq->n_in > SPAWN_FDS_MAX + 1 : rq->n_in != 0)
+	if (flags & OP_FDS   ? rq->n_in < 1 || rq->n_in > SPAWN_FDS_MAX + 1
+	    : flags & OP_TWO ? rq->n_in != 2
+	                     : rq->n_in != 0)
 		return err_set(err, -EINVAL, "%zu descriptors", rq->n_in);
 	return 0;
 }

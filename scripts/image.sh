@@ -7,5 +7,6 @@ set -euo pipefail
 need_root "preparing the base image"
 settings
 prepare_user
+reachable_checkout
 prepare_image
 echo "$PANDO_IMAGE"

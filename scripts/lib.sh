@@ -87,11 +87,39 @@ own_dir() {
 		die "cannot create the directory '$dir': choose another with PANDO_DATA_DIR or PANDO_CACHE_DIR"
 }
 
-# reachable PATH WHAT: the pando user can reach it through every directory above it
+# can_reach PATH: the pando user can reach it through every directory above it
+can_reach() {
+	setpriv --reuid="$PANDO_USER" --regid="$PANDO_USER" --clear-groups test -r "$1"
+}
+
+# reachable PATH WHAT: or the script ends
 reachable() {
-	setpriv --reuid="$PANDO_USER" --regid="$PANDO_USER" --clear-groups test -r "$1" ||
+	can_reach "$1" ||
 		die "the user '$PANDO_USER' cannot reach $2 '$1': open the directories above it (chmod o+x)," \
 			"or choose another place with PANDO_DATA_DIR or PANDO_CACHE_DIR"
+}
+
+# Tests and measurements run the programs where they were built.
+reachable_checkout() {
+	can_reach "$ROOT/scripts" ||
+		die "the user '$PANDO_USER' cannot reach this checkout, '$ROOT': open the directories above it (chmod o+x), or clone it elsewhere"
+}
+
+# Sets PROGRAMS to a directory with pandod and its helpers that the pando user can reach: that of the build, or a copy in the cache
+# if the checkout is in a place of root's alone, such as its home directory.
+prepare_programs() {
+	local names=(pandod pando-edge pando-ssh) all=$PANDO_CACHE_DIR/programs sum
+	PROGRAMS=$ROOT/build/server
+	can_reach "$PROGRAMS/pandod" && return 0
+	sum=$(cd "$PROGRAMS" && sha256sum "${names[@]}" | sha256sum)
+	PROGRAMS=$all/${sum:0:16}
+	[[ -d $PROGRAMS ]] && return 0
+	install -d -m 755 "$all"
+	rm -rf "$PROGRAMS.new"
+	install -D -m 755 -t "$PROGRAMS.new" "${names[@]/#/$ROOT/build/server/}"
+	mv "$PROGRAMS.new" "$PROGRAMS"
+	reachable "$PROGRAMS/pandod" "the cache directory"
+	find "$all" -mindepth 1 -maxdepth 1 -mtime +30 ! -path "$PROGRAMS" -exec rm -rf {} +
 }
 
 # Sets PANDO_IMAGE to the directory of the base image, built first if it is not in the cache.
@@ -110,6 +138,7 @@ prepare_all() {
 	scripts/deps.sh build run test
 	scripts/build.sh release
 	prepare_user
+	reachable_checkout
 	prepare_image
 	trap - EXIT
 	[[ -f $2 ]] || die "$2 is missing: this checkout is incomplete"

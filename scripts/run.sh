@@ -22,7 +22,8 @@ prepare_user
 own_dir "$PANDO_DATA_DIR" 700
 reachable "$PANDO_DATA_DIR" "the data directory"
 prepare_image
+prepare_programs
 trap - EXIT
 
 exec build/priv/pando-priv --data "$PANDO_DATA_DIR" --user "$PANDO_USER" --qemu "${PANDO_QEMU:-/usr/bin/qemu-system-x86_64}" \
-	--layers build/layers/libpando-layers.so -- build/server/pandod --self-check
+	--layers build/layers/libpando-layers.so -- "$PROGRAMS/pandod" --self-check

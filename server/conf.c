@@ -98,50 +98,6 @@ static int check_server(const struct setting *s, const char *v, char *allowed, s
 	               : -EINVAL;
 }
 
-/* What goes into URLs, and through files and scripts of guests unchanged. */
-#define URL_CHARS                                                        \
-	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" \
-	"-._~:/?[]!&()*+,;=%"
-
-static bool is_url(const char *v, size_t n, const char *scheme)
-{
-	size_t k = strlen(scheme);
-
-	return n > k && strncmp(v, scheme, k) == 0 && isalnum((unsigned char)v[k]) &&
-	       strspn(v, URL_CHARS) >= n;
-}
-
-static int check_proxy(const struct setting *s, const char *v, char *allowed, size_t size)
-{
-	const char *at = strrchr(v, '@');
-	size_t n = at ? strspn(v, URL_CHARS) : 0;
-
-	snprintf(allowed, size, "http://host:port or http://user:password@host:port, or nothing");
-	if (at) /* neither part may have another */
-		return v + n == at && !strncmp(v, "http://", 7) && isalnum((unsigned char)at[1]) &&
-		                       at[1 + strspn(at + 1, URL_CHARS)] == '\0'
-		               ? 0
-		               : -EINVAL;
-	return !*v || is_url(v, strlen(v), "http://") ? 0 : -EINVAL;
-}
-
-/* One URL, or min to max of them. */
-static int check_mirrors(const struct setting *s, const char *v, char *allowed, size_t size)
-{
-	uint32_t found = 0;
-
-	snprintf(allowed, size, "%s http:// or https:// URL without a password, or nothing",
-	         s->max == 1 ? "one" : "one or two, with a space between them:");
-	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
-		size_t n = strcspn(p, " ");
-
-		if (++found > s->max || (!is_url(p, n, "http://") && !is_url(p, n, "https://")))
-			return -EINVAL;
-		p += n;
-	}
-	return 0;
-}
-
 static int check_email(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	snprintf(allowed, size, "an e-mail address, or nothing");
@@ -327,24 +283,6 @@ static int check_sizes(const struct setting *s, const char *v, char *allowed, si
 	return r;
 }
 
-static int check_origins(const struct setting *s, const char *v, char *allowed, size_t size)
-{
-	snprintf(allowed, size, "*, none, or origins like https://app.example.org");
-	if (strcmp(v, "*") == 0 || strcmp(v, "none") == 0)
-		return 0;
-	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
-		size_t n = strcspn(p, " "), scheme = strncmp(p, "https://", 8) == 0  ? 8
-		                                     : strncmp(p, "http://", 7) == 0 ? 7
-		                                                                     : 0;
-
-		if (!scheme || n <= scheme || memchr(p + scheme, '/', n - scheme) ||
-		    memchr(p, '*', n))
-			return -EINVAL;
-		p += n;
-	}
-	return v[strspn(v, " ")] ? 0 : -EINVAL;
-}
-
 /* start:rate:full, as OpenSSH's MaxStartups */
 static int check_strangers(const struct setting *s, const char *v, char *allowed, size_t size)
 {
@@ -358,34 +296,6 @@ static int check_strangers(const struct setting *s, const char *v, char *allowed
 	               : -EINVAL;
 }
 
-/* Addresses or networks, separated by spaces. */
-static int check_nets(const struct setting *s, const char *v, char *allowed, size_t size)
-{
-	snprintf(allowed, size, "at most 16 addresses or networks, like 192.0.2.7 10.0.0.0/8");
-	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
-		char text[64], *slash, *end = NULL;
-		size_t n = strcspn(p, " ");
-		unsigned long bits = 0;
-		struct in6_addr a;
-		bool v4;
-
-		if (n >= sizeof(text))
-			return -EINVAL;
-		snprintf(text, sizeof(text), "%.*s", (int)n, p);
-		slash = strchr(text, '/');
-		if (slash) {
-			*slash++ = '\0';
-			bits = strtoul(slash, &end, 10);
-		}
-		v4 = inet_pton(AF_INET, text, &a) == 1;
-		if ((!v4 && inet_pton(AF_INET6, text, &a) != 1) || bits > (v4 ? 32 : 128) ||
-		    (slash && (!isdigit((unsigned char)*slash) || *end)))
-			return -EINVAL;
-		p += n;
-	}
-	return 0;
-}
-
 #define MEMBER(m) offsetof(struct conf, m), sizeof(((struct conf *)0)->m)
 /* clang-format off */
 static const struct setting settings[] = {
@@ -395,6 +305,26 @@ static const struct setting settings[] = {
 	  "Directory of built images; can be deleted at any time" },
 	{ "PANDO_IMAGE", SET_TEXT, MEMBER(image_dir), check_opt_path, "", NULL, 0, 0,
 	  "Directory with vmlinux, initrd and rootfs.raw; empty: the image built into the cache" },
+	{ "PANDO_DATABASE", SET_TEXT, MEMBER(database), check_database, "", NULL, 0, 0,
+	  "PostgreSQL database for this machine's state, like postgresql://user:password@host/database; empty: SQLite in the data directory. docs/CLUSTER.md" },
+	{ "PANDO_NODE_ADDRESS", SET_TEXT, MEMBER(node_address), conf_check_node_address, "", NULL, 0, 0,
+	  "Address and port at which the other machines of PANDO_DATABASE reach this one, like 192.0.2.7:8790; empty: the database is this machine's alone" },
+	{ "PANDO_NODE_NAME", SET_TEXT, MEMBER(node_name), conf_check_node_name, "", NULL, 0, 0,
+	  "Name of this machine among them; empty: the host's name" },
+	{ "PANDO_OBJECTS", SET_TEXT, MEMBER(objects), check_objects, "", NULL, 0, 0,
+	  "S3-compatible object storage that layers are uploaded to, like s3://bucket?endpoint=https://s3.example.org&region=us-east-1; empty: layers are in the data directory only. docs/CLUSTER.md" },
+	{ "PANDO_OBJECTS_CREDENTIALS", SET_TEXT, MEMBER(objects_credentials), check_opt_path, "", NULL, 0, 0,
+	  "File with the lines aws_access_key_id = ... and aws_secret_access_key = ...; empty: PANDO_OBJECTS_KEY and PANDO_OBJECTS_SECRET" },
+	{ "PANDO_OBJECTS_KEY", SET_TEXT, MEMBER(objects_key), check_text, "", NULL, 0, 0,
+	  "Access key id for the object storage" },
+	{ "PANDO_OBJECTS_SECRET", SET_TEXT, MEMBER(objects_secret), check_text, "", NULL, 0, 0,
+	  "Secret access key for the object storage; in the environment or the settings file, where others cannot read it" },
+	{ "PANDO_OBJECTS_CACHE_MB", SET_U32, MEMBER(objects_cache_mb), check_u32, "0", NULL, 0, 1073741824,
+	  "MiB that layers may take in the data directory before stored ones that nothing uses are dropped; 0: no bound" },
+	{ "PANDO_OBJECTS_KEEP_S", SET_U32, MEMBER(objects_keep_s), check_u32, "3600", NULL, 0, 31536000,
+	  "Seconds that objects of deleted layers stay; longer than the age of the database backups you may restore" },
+	{ "PANDO_OBJECTS_TRANSFERS", SET_U32, MEMBER(objects_transfers), check_u32, "8", NULL, 2, 64,
+	  "Chunks of 8 MiB transferred at a time; each takes about 16 MiB of memory meanwhile" },
 	{ "PANDO_SECRET_KEY", SET_TEXT, MEMBER(secret_key), check_opt_path, "", NULL, 0, 0,
 	  "File of the key that secrets in the database are sealed with; empty: systemd's credential pando.secret-key, or secret.key in the data directory" },
 	{ "PANDO_LISTEN", SET_TEXT, MEMBER(listen), check_listen, "127.0.0.1:8787", NULL, 0, 0,
@@ -421,13 +351,13 @@ static const struct setting settings[] = {
 	  "File of CA certificates to verify servers with where headers are injected; empty: the system's" },
 	{ "PANDO_GUEST_CA", SET_TEXT, MEMBER(guest_ca), check_opt_path, "", NULL, 0, 0,
 	  "File of certificates (PEM, at most 8) that guests trust besides the usual ones; read again when it changes" },
-	{ "PANDO_GUEST_PROXY", SET_TEXT, MEMBER(guest_proxy), check_proxy, "", NULL, 0, 0,
+	{ "PANDO_GUEST_PROXY", SET_TEXT, MEMBER(guest_proxy), conf_check_proxy, "", NULL, 0, 0,
 	  "HTTP proxy of this site for guests, http://user:password@host:port; guests reach it through their gateway and do not see the password" },
-	{ "PANDO_GUEST_APT_MIRROR", SET_TEXT, MEMBER(guest_apt), check_mirrors, "", NULL, 1, 2,
+	{ "PANDO_GUEST_APT_MIRROR", SET_TEXT, MEMBER(guest_apt), conf_check_mirrors, "", NULL, 1, 2,
 	  "Debian mirror that guests use, and after a space that of security updates; empty: those the image was built with" },
-	{ "PANDO_GUEST_NPM_REGISTRY", SET_TEXT, MEMBER(guest_npm), check_mirrors, "", NULL, 1, 1,
+	{ "PANDO_GUEST_NPM_REGISTRY", SET_TEXT, MEMBER(guest_npm), conf_check_mirrors, "", NULL, 1, 1,
 	  "npm registry that guests use" },
-	{ "PANDO_GUEST_PIP_INDEX", SET_TEXT, MEMBER(guest_pip), check_mirrors, "", NULL, 1, 1,
+	{ "PANDO_GUEST_PIP_INDEX", SET_TEXT, MEMBER(guest_pip), conf_check_mirrors, "", NULL, 1, 1,
 	  "Index of Python packages that guests use" },
 	{ "PANDO_WG_HOST", SET_TEXT, MEMBER(wg_host), check_opt_host, "", NULL, 0, 0,
 	  "Name or address at which WireGuard clients reach this host; empty: the address of its default route" },
@@ -459,6 +389,8 @@ static const struct setting settings[] = {
 	  "MiB of disk for templates of other sizes; those used longest ago are dropped first" },
 	{ "PANDO_BLANKS", SET_U32, MEMBER(blanks), check_u32, "10", NULL, 0, 16,
 	  "QEMU processes started ahead of need, for resume, fork and create" },
+	{ "PANDO_SEEDS", SET_U32, MEMBER(seeds), check_u32, "2", NULL, 0, 4,
+	  "Sizes whose emulated VMs are forked from a warm process instead of thawed: the default one, then those used lately; 0: none" },
 	{ "PANDO_QUOTA_VMS", SET_U32, MEMBER(quota_vms), check_u32, "100", NULL, 0, 1000000,
 	  "VMs of an account without its own limit; 0: no limit. The operator's account has none" },
 	{ "PANDO_QUOTA_RUNNING", SET_U32, MEMBER(quota_running), check_u32, "50", NULL, 0, 1000000,

@@ -17,6 +17,16 @@ struct conf {
 	char data_dir[256];    /* PANDO_DATA_DIR */
 	char cache_dir[256];   /* PANDO_CACHE_DIR */
 	char image_dir[512];   /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
+	char database[512];    /* PANDO_DATABASE: postgresql://...; "": pando.db in data_dir */
+	char node_address[64]; /* PANDO_NODE_ADDRESS; "": the database is not shared */
+	char node_name[64];    /* PANDO_NODE_NAME; "": the host's name */
+	char objects[512];     /* PANDO_OBJECTS: s3://bucket?endpoint=...; "": none */
+	char objects_key[128]; /* PANDO_OBJECTS_KEY, PANDO_OBJECTS_SECRET; "": from the file */
+	char objects_secret[160];
+	char objects_credentials[256]; /* PANDO_OBJECTS_CREDENTIALS: the file; "" */
+	uint32_t objects_cache_mb;     /* PANDO_OBJECTS_CACHE_MB; 0: no bound */
+	uint32_t objects_keep_s;       /* PANDO_OBJECTS_KEEP_S */
+	uint32_t objects_transfers;    /* PANDO_OBJECTS_TRANSFERS */
 	char secret_key[256];  /* PANDO_SECRET_KEY: file of the keys of secrets; "": see secret/ */
 	char listen[64];       /* PANDO_LISTEN */
 	char ssh_listen[64];   /* PANDO_SSH_LISTEN; "none": no SSH server */
@@ -48,6 +58,7 @@ struct conf {
 	uint32_t pool;     /* PANDO_POOL */
 	uint32_t pool_mem_mb;                           /* PANDO_POOL_MEM_MB */
 	uint32_t blanks;                                /* PANDO_BLANKS */
+	uint32_t seeds;                                 /* PANDO_SEEDS */
 	char sizes[400];                                /* PANDO_SIZES; conf_sizes() reads it */
 	uint32_t sizes_disk_mb;                         /* PANDO_SIZES_DISK_MB */
 	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */

@@ -24,6 +24,18 @@ struct setting {
 	const char *help;
 };
 
+/* conf_check.c */
+int conf_check_proxy(const struct setting *s, const char *v, char *allowed, size_t size);
+int conf_check_mirrors(const struct setting *s, const char *v, char *allowed, size_t size);
+int conf_check_node_address(const struct setting *s, const char *v, char *allowed, size_t size);
+int conf_check_node_name(const struct setting *s, const char *v, char *allowed, size_t size);
+
 extern const struct setting *const conf_settings;
 extern const size_t conf_n_settings;
+/* conf_check.c */
+int check_database(const struct setting *s, const char *v, char *allowed, size_t size);
+int check_objects(const struct setting *s, const char *v, char *allowed, size_t size);
+int check_nets(const struct setting *s, const char *v, char *allowed, size_t size);
+int check_origins(const struct setting *s, const char *v, char *allowed, size_t size);
+int check_text(const struct setting *s, const char *v, char *allowed, size_t size);
 int conf_parse_u32(const char *v, uint32_t *ret);

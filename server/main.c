@@ -38,11 +38,16 @@
 #include "mcp/mcp.h"
 #include "net/dns.h"
 #include "net/gate.h"
+#include "node/node.h"
+#include "nodes.h"
+#include "objects/objects.h"
 #include "ports/ports.h"
 #include "privc/privc.h"
 #include "runs/runs.h"
 #include "secret/secret.h"
 #include "selfcheck.h"
+#include "serverless/serverless.h"
+#include "setup.h"
 #include "site.h"
 #include "ssh/ssh.h"
 #include "store/store.h"
@@ -64,12 +69,14 @@ struct app {
 	struct priv_info priv_info;
 	struct store *store;
 	struct secrets *secrets;
+	struct node *node; /* NULL: the database is not shared */
 	struct auth *auth;
 	struct events *events;
 	struct logs *logs;
 	struct engine *engine;
 	struct dns *dns;
 	struct gates *gates;
+	struct objects *objects; /* NULL: none */
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
@@ -77,6 +84,7 @@ struct app {
 	struct triggers *triggers;
 	struct webhooks *webhooks;
 	struct syncs *syncs;
+	struct serverless *serverless;
 	struct front *front;
 	struct ports *ports;
 	struct mcp *mcp;
@@ -120,48 +128,6 @@ static int secrets_start(struct app *a, struct err *err)
 	if (sc.fd >= 0)
 		close(sc.fd);
 	return r < 0 ? r : store_unlock(a->store, a->secrets, err);
-}
-
-/*
- * The directory of the base image by its real name, which is part of the template's key:
- * PANDO_IMAGE, or the image scripts/pando-image.sh built last.
- */
-static int find_image(struct conf *c, struct err *err)
-{
-	char path[sizeof(c->image_dir)];
-	autofree char *real = NULL;
-
-	snprintf(path, sizeof(path), "%s", c->image_dir);
-	if (!*path)
-		snprintf(path, sizeof(path), "%s/images/current", c->cache_dir);
-	real = realpath(path, NULL);
-	if (!real)
-		return err_set(err, -EINVAL,
-		               "there is no base image at '%s' (%s): build it with pando-image or "
-		               "'make run', or set its directory with PANDO_IMAGE",
-		               path, err_name(errno));
-	if (strlen(real) >= sizeof(c->image_dir))
-		return err_set(err, -EINVAL, "the path of the base image is too long: '%s'", real);
-	snprintf(c->image_dir, sizeof(c->image_dir), "%s", real);
-	return 0;
-}
-
-/* All files needed to boot must be there; their contents are checked when they are used. */
-static int check_image(const char *dir, struct err *err)
-{
-	static const char *const files[] = { "vmlinux", "initrd", "rootfs.raw" };
-	char path[600];
-
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
-		if (access(path, R_OK) < 0)
-			return err_set(
-			        err, -EINVAL,
-			        "the base image '%s' cannot be read (%s): build it with "
-			        "pando-image or 'make run', or set its directory with PANDO_IMAGE",
-			        path, err_name(errno));
-	}
-	return 0;
 }
 
 static int64_t quota_of(uint64_t n)
@@ -297,7 +263,8 @@ static void access_log(struct app *a, const char *failed,
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
-	char db[512], probe[512];
+	char probe[512];
+	struct nodes_self self;
 	struct builder_conf bc;
 	struct vmm_conf vc = { .vcpus = c->vcpus,
 		               .mem_mb = c->mem_mb,
@@ -305,6 +272,8 @@ static int app_start(struct app *a, struct err *err)
 		               .pool = c->pool,
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .blanks = c->blanks,
+		               .seeds = c->seeds,
+		               .ca_follows = true,
 		               .sizes_disk_mb = c->sizes_disk_mb,
 		               .quota = quota_default(c),
 		               .boot_s = c->boot_s,
@@ -320,7 +289,7 @@ static int app_start(struct app *a, struct err *err)
 		                  .probe_file = probe };
 	int r;
 
-	if ((r = find_image(&a->conf, err)) < 0 || (r = check_image(c->image_dir, err)) < 0)
+	if ((r = setup_image(&a->conf, err)) < 0)
 		return r;
 	a->listen_fd = api_listen(c, err);
 	if (a->listen_fd < 0)
@@ -328,7 +297,6 @@ static int app_start(struct app *a, struct err *err)
 	a->ssh_fd = strcmp(c->ssh_listen, "none") == 0 ? -1 : sshd_listen(c->ssh_listen, err);
 	if (a->ssh_fd < 0 && strcmp(c->ssh_listen, "none") != 0)
 		return a->ssh_fd;
-	snprintf(db, sizeof(db), "%s/pando.db", c->data_dir);
 	snprintf(probe, sizeof(probe), "%s/templates/accel-probe", c->cache_dir);
 	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
 	snprintf(vc.image_dir, sizeof(vc.image_dir), "%s", c->image_dir);
@@ -337,17 +305,22 @@ static int app_start(struct app *a, struct err *err)
 	a->events = vc.events = events_new();
 	if (!a->events)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = priv_connect(a, err)) < 0 || (r = store_open(db, &a->store, err)) < 0 ||
+	if ((r = priv_connect(a, err)) < 0 || (r = nodes_store(c, &self, &a->store, err)) < 0 ||
 	    (r = secrets_start(a, err)) < 0 ||
+	    (r = nodes_join(c, &self, a->store, a->priv, &vc.quota, &a->node, err)) < 0 ||
 	    (r = auth_open(a->store, c->data_dir, &a->auth, NULL, err)) < 0 ||
 	    (r = store_account_first(a->store, a->account, err)) < 0 ||
 	    (r = logs_new(a->store, a->events, &a->logs, err)) < 0 ||
+	    (r = setup_objects(c, a->store, &a->objects, err)) < 0 ||
 	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = gates_new(a->priv, a->dns, *c->egress_ca ? c->egress_ca : NULL, &a->gates, err)) <
 	            0)
 		return r;
 	vc.gates = a->gates;
+	vc.objects = a->objects;
+	vc.objects_cache_mb = c->objects_cache_mb;
+	vc.objects_keep_s = c->objects_keep_s;
 	snprintf(vc.wg_host, sizeof(vc.wg_host), "%s",
 	         *c->wg_host ? c->wg_host : c->public_address);
 	vc.wg_host[strcspn(vc.wg_host, " ")] = '\0'; /* of two addresses the first */
@@ -355,6 +328,7 @@ static int app_start(struct app *a, struct err *err)
 	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
+	    (r = nodes_begin(a->node, a->vmm, a->auth, err)) < 0 ||
 	    (r = site_start(c, a->gates, a->vmm, err)) < 0 || (r = repos_start(a, err)) < 0 ||
 	    (r = triggers_start(a, err)) < 0 || (r = webhooks_start(a, err)) < 0 ||
 	    (r = syncs_start(a, err)) < 0)
@@ -363,6 +337,8 @@ static int app_start(struct app *a, struct err *err)
 	access_log(a, "the access log is not read", access_load);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
+	    (r = serverless_new(&(struct serverless_conf){ a->store, a->vmm, a->builder },
+	                        &a->serverless, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
 	            0 ||
 	    (r = ports_start(a, err)) < 0 || (r = secrets_settle(a->secrets, err)) < 0 ||
@@ -374,6 +350,7 @@ static int app_start(struct app *a, struct err *err)
 		return r;
 	struct api_deps deps = { .conf = c,
 		                 .store = a->store,
+		                 .node = a->node,
 		                 .vmm = a->vmm,
 		                 .builder = a->builder,
 		                 .auth = a->auth,
@@ -384,6 +361,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .webhooks = a->webhooks,
 		                 .ports = a->ports,
 		                 .syncs = a->syncs,
+		                 .serverless = a->serverless,
 		                 .sshd = a->sshd,
 		                 .walls = a->walls.text,
 		                 .web = &web_site,
@@ -405,11 +383,13 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy, ssh_busy;
 
+	objects_end(a->objects); /* nobody waits for layers any more */
 	front_stop(a->front);
 	if (a->front)
 		access_log(a, "the access log is lost", access_save);
 	ports_stop(a->ports);
 	builder_stop(a->builder);
+	serverless_end(a->serverless);
 	triggers_end(a->triggers);
 	webhooks_end(a->webhooks);
 	syncs_end(a->syncs);
@@ -433,8 +413,11 @@ static void app_stop(struct app *a)
 	sshd_free(a->sshd);
 	ports_close(a->ports);
 	front_free(a->front); /* no thread wakes VMs for requests any more */
+	serverless_free(a->serverless);
 	builder_free(a->builder);
+	a->node = node_close(a->node); /* its threads ask the manager */
 	vmm_free(a->vmm);
+	objects_close(a->objects);
 	dns_stop(a->dns);
 	gates_free(a->gates);
 	engine_free(a->engine);

@@ -23,7 +23,7 @@ def draw(rules):
     for name in sorted(graph, key=lambda a: (-height[a], a)):
         level = f"{height[name]:2}" if height[name] != last else "  "
         last = height[name]
-        lines.append(f"    {level}  {name:<9}{' '.join(sorted(stands[name]))}".rstrip())
+        lines.append(f"    {level}  {name:<11}{' '.join(sorted(stands[name]))}".rstrip())
     return "\n".join(lines) + "\n"
 
 

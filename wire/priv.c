@@ -93,6 +93,17 @@ int priv_req_encode(const struct priv_req *m, struct buf *out, struct err *err)
 		put_list(out, m->spawn.argv, m->spawn.n_argv);
 		put_list(out, m->spawn.env, m->spawn.n_env);
 	}
+	if (d->req & PF_FORK) {
+		if (!priv_vm_id_valid(m->fork.seed))
+			return err_set(err, -EINVAL, "%s: '%s' is not a VM id", d->name,
+			               m->fork.seed);
+		buf_put_str(out, m->fork.seed);
+		buf_put_u32(out, (uint32_t)m->fork.slot);
+		buf_put_u32(out, m->fork.mem_mb);
+		buf_put_u32(out, m->fork.vcpus);
+	}
+	if (d->req & PF_FENCE)
+		buf_put_u64(out, m->fence_ms);
 	if (d->req & PF_EGRESS)
 		priv_egress_put(&m->egress, out);
 	if (d->req & PF_PIN)
@@ -129,18 +140,31 @@ static int get_list(struct rd *c, char *text, size_t *at, uint32_t max, const ch
 	return 0;
 }
 
-static int get_spawn(struct rd *c, struct priv_req *m)
+static int get_size(struct rd *c, int32_t *ret_slot, uint32_t *ret_mem_mb, uint32_t *ret_vcpus)
 {
 	uint32_t slot;
-	size_t at = 0;
 
 	if (rd_u32(c, &slot) < 0 || (slot != UINT32_MAX && slot >= PRIV_SLOTS_LIMIT))
 		return -EBADMSG;
-	m->spawn.slot = (int32_t)slot;
-	if (rd_u32(c, &m->spawn.mem_mb) < 0 || m->spawn.mem_mb < 1 ||
-	    m->spawn.mem_mb > PRIV_MEM_MB_MAX)
+	*ret_slot = (int32_t)slot;
+	if (rd_u32(c, ret_mem_mb) < 0 || *ret_mem_mb < 1 || *ret_mem_mb > PRIV_MEM_MB_MAX ||
+	    rd_u32(c, ret_vcpus) < 0 || *ret_vcpus < 1 || *ret_vcpus > PRIV_VCPUS_MAX)
 		return -EBADMSG;
-	if (rd_u32(c, &m->spawn.vcpus) < 0 || m->spawn.vcpus < 1 || m->spawn.vcpus > PRIV_VCPUS_MAX)
+	return 0;
+}
+
+static int get_fork(struct rd *c, struct priv_req *m)
+{
+	if (rd_str(c, m->fork.seed, sizeof(m->fork.seed)) < 0 || !priv_vm_id_valid(m->fork.seed))
+		return -EBADMSG;
+	return get_size(c, &m->fork.slot, &m->fork.mem_mb, &m->fork.vcpus);
+}
+
+static int get_spawn(struct rd *c, struct priv_req *m)
+{
+	size_t at = 0;
+
+	if (get_size(c, &m->spawn.slot, &m->spawn.mem_mb, &m->spawn.vcpus) < 0)
 		return -EBADMSG;
 	if (get_bool(c, &m->spawn.kvm) < 0)
 		return -EBADMSG;
@@ -170,6 +194,10 @@ static int req_fields(struct rd *c, const struct op_desc *d, struct priv_req *m)
 		if (r < 0)
 			return r;
 	}
+	if ((d->req & PF_FORK) && get_fork(c, m) < 0)
+		return -EBADMSG;
+	if ((d->req & PF_FENCE) && rd_u64(c, &m->fence_ms) < 0)
+		return -EBADMSG;
 	if (((d->req & PF_EGRESS) && priv_egress_get(c, &m->egress) < 0) ||
 	    ((d->req & PF_PIN) && priv_pin_get(c, &m->pin) < 0) ||
 	    ((d->req & PF_VPC) && priv_vpc_get(c, &m->vpc) < 0) ||

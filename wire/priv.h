@@ -32,6 +32,7 @@ struct err;
 #define PRIV_LIST_END UINT32_MAX  /* next cursor after the last page */
 #define PRIV_MEM_MB_MAX (1u << 20)
 #define PRIV_VCPUS_MAX 256u
+#define PRIV_FENCE_MAX_MS 120000u  /* a fence is at most that far ahead */
 #define PRIV_FILE_MAX (3ull << 40) /* RLIMIT_FSIZE of QEMU: above every disk and memory layer */
 
 /* Fields of requests. */
@@ -46,6 +47,8 @@ enum priv_field {
 	PF_VPC = 1 << 7,    /* index and range */
 	PF_WG = 1 << 8,     /* tunnel of a VPC */
 	PF_FRESH = 1 << 9,  /* address of a VPC that is about to boot */
+	PF_FORK = 1 << 10,  /* a seed's id, slot, memory, vCPUs */
+	PF_FENCE = 1 << 11, /* u64: a deadline */
 };
 
 /* Fields of replies. */
@@ -89,7 +92,10 @@ enum priv_rfield {
 	M(21, VPC_WAKE,    "vpc.wake",    PF_VPC,             PR_FD,       1) \
 	M(22, VPC_FRESH,   "vpc.fresh",   PF_VPC | PF_FRESH,  0,           0) \
 	M(23, SLOT_UDP,    "slot.udp",    PF_SLOT,            PR_FD,       1) \
-	M(24, VPC_PEERS,   "vpc.peers",   PF_VPC,             PR_PEERS,    0)
+	M(24, VPC_PEERS,   "vpc.peers",   PF_VPC,             PR_PEERS,    0) \
+	M(25, SEED,        "seed",        PF_VM | PF_SPAWN,   PR_PID,      1) \
+	M(26, FORK,        "fork",        PF_VM | PF_FORK,    PR_PID,      1) \
+	M(27, FENCE,       "fence",       PF_FENCE,           0,           0)
 /* clang-format on */
 
 #define PRIV_AS_ENUM(num, NAME, name, req, rep, fds) PRIV_##NAME = (num),
@@ -107,6 +113,7 @@ struct priv_req {
 	uint32_t slot;
 	bool open;
 	uint32_t cursor;
+	uint64_t fence_ms; /* clock_boot_ms(); 0: no fence */
 	struct {
 		int32_t slot; /* -1: none */
 		uint32_t mem_mb, vcpus;
@@ -116,6 +123,11 @@ struct priv_req {
 		const char *env[PRIV_ENV_MAX + 1];   /* NULL-terminated */
 		char *text; /* owned after decode: argv and env point into it */
 	} spawn;
+	struct {
+		char seed[PRIV_VM_ID_MAX + 1];
+		int32_t slot; /* -1: none */
+		uint32_t mem_mb, vcpus;
+	} fork;
 	struct priv_egress egress;
 	struct priv_pin pin;
 	struct priv_vpc vpc;

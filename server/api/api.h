@@ -23,6 +23,7 @@ struct front;
 struct logs;
 struct ports;
 struct repos;
+struct serverless;
 struct sshd;
 struct store;
 struct syncs;
@@ -45,20 +46,22 @@ struct api_edge_status {
 struct api_deps { /* all weak: they outlive the API */
 	const struct conf *conf;
 	struct store *store;
+	struct node *node; /* NULL: the database is not shared */
 	struct vmm *vmm;
 	struct builder *builder;
 	struct auth *auth;
 	struct events *events; /* NULL: background requests publish no events */
 	struct logs *logs;
-	struct repos *repos;       /* NULL: there are none (tests) */
-	struct syncs *syncs;       /* NULL: likewise */
-	struct triggers *triggers; /* NULL: likewise */
-	struct webhooks *webhooks; /* NULL: likewise */
-	struct sshd *sshd;         /* NULL: there is no SSH front */
-	const struct web *web;     /* the dashboard; NULL: none (tests) */
-	const char *walls;         /* those around this process; NULL: none (tests) */
-	struct ports *ports;       /* NULL: likewise */
-	struct domains *domains;   /* NULL, these six: no edge */
+	struct repos *repos;           /* NULL: there are none (tests) */
+	struct syncs *syncs;           /* NULL: likewise */
+	struct triggers *triggers;     /* NULL: likewise */
+	struct webhooks *webhooks;     /* NULL: likewise */
+	struct serverless *serverless; /* NULL: likewise */
+	struct sshd *sshd;             /* NULL: there is no SSH front */
+	const struct web *web;         /* the dashboard; NULL: none (tests) */
+	const char *walls;             /* those around this process; NULL: none (tests) */
+	struct ports *ports;           /* NULL: likewise */
+	struct domains *domains;       /* NULL, these six: no edge */
 	struct zones *zones;
 	struct certs *certs;
 	struct front *front;

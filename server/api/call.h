@@ -65,6 +65,8 @@ static inline struct auth_who *who_of(const struct request *req)
 
 /* The VM or repository a call is about, or NULL. */
 const char *request_target(const struct request *req);
+/* Sets the caller's repo_id, when the route has {repo}; without the ".git" at its end. */
+int repo_id_check(struct request *req, struct err *err);
 /* The account a call is about: ?accountId for the operator, else the caller's own. */
 int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err);
 /* Argument i is a VM id; checks the form. */

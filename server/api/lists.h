@@ -4,5 +4,6 @@
 #include "api/account/routes.h"
 #include "api/git/routes.h"
 #include "api/net/routes.h"
+#include "api/serverless/routes.h"
 #include "api/site/routes.h"
 #include "api/vms/routes.h"

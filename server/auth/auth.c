@@ -23,14 +23,17 @@
 
 #include "auth/auth_internal.h"
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/rate.h"
 #include "store/store.h"
+#include "store/store_node.h"
 
 #define KEY_FILE "api-key"
+#define REFRESH_EACH_MS 500 /* for a key that is not known */
 
 static const char key_alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
@@ -192,6 +195,28 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 	return 0;
 }
 
+int auth_refresh(struct auth *a, struct err *err)
+{
+	int r;
+	LOCK_SCOPE(&a->change);
+
+	atomic_store(&a->refreshed_ms, clock_ms());
+	if ((r = cred_reload(a, err)) < 0 || (r = sessions_load(a, err)) < 0)
+		return r;
+	atomic_fetch_add(&a->epoch, 1); /* grants may have changed */
+	return 0;
+}
+
+/* A key that nobody knows here may be one that another node has just made. */
+static bool find(struct auth *a, const char *hash, struct auth_who *ret)
+{
+	if (cred_find(a, hash, ret))
+		return true;
+	return *store_node_id(a->store) &&
+	       clock_ms() - atomic_load(&a->refreshed_ms) >= REFRESH_EACH_MS &&
+	       auth_refresh(a, NULL) == 0 && cred_find(a, hash, ret);
+}
+
 struct auth *auth_close(struct auth *a)
 {
 	if (!a)
@@ -224,7 +249,7 @@ static int check_token(struct auth *a, const char *token, struct auth_who *ret, 
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this is not a valid access token");
 	if ((r = auth_hash(token, hash, err)) < 0)
 		return r;
-	if (!cred_find(a, hash, ret) || !*ret->identity)
+	if (!find(a, hash, ret) || !*ret->identity)
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this access token is unknown or was revoked");
 	return 0;
@@ -252,7 +277,7 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 		return refuse(err, "this is not a valid API key");
 	if ((r = auth_hash(key, hash, err)) < 0)
 		return r;
-	if (!cred_find(a, hash, ret) || *ret->identity)
+	if (!find(a, hash, ret) || *ret->identity)
 		return refuse(err, "this API key is unknown or was revoked");
 	return 0;
 }

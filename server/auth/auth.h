@@ -47,6 +47,8 @@ struct store;
 int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *ret_new_key,
               struct err *err);
 struct auth *auth_close(struct auth *a);
+/* Another node may have made or revoked keys, tokens and sessions: reads them again. */
+int auth_refresh(struct auth *a, struct err *err);
 
 /*
  * The permission a route needs; each route has exactly one. A key may do everything but

@@ -184,13 +184,15 @@ void auth_audit_keep(struct auth *a, unsigned days)
 
 int audit_start(struct auth *a, const char *data_dir, struct err *err)
 {
+	bool shared = store_is_shared(a->store);
 	char path[512];
 	int r;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/audit.db", data_dir) >= sizeof(path))
+	if (!shared &&
+	    (size_t)snprintf(path, sizeof(path), "%s/audit.db", data_dir) >= sizeof(path))
 		return err_set(err, -ENAMETOOLONG, "the data directory's name is too long");
 	random_bytes(&a->same_seed, sizeof(a->same_seed));
-	if ((r = store_audit_open(path, &a->audit_db, err)) < 0)
+	if ((r = store_audit_open(shared ? store_where(a->store) : path, &a->audit_db, err)) < 0)
 		return r;
 	r = pthread_create(&a->audit_thread, NULL, audit_main, a);
 	if (r)

@@ -205,3 +205,91 @@ int cred_load(struct auth *a, struct err *err)
 			return r;
 	return 0;
 }
+
+static bool listed(const struct cred *c, const struct store_key *keys, size_t n_keys,
+                   const struct store_token *tokens, size_t n_tokens)
+{
+	for (size_t i = 0; i < n_keys; i++)
+		if (strcmp(keys[i].id, c->who.key) == 0)
+			return true;
+	for (size_t i = 0; i < n_tokens; i++)
+		if (strcmp(tokens[i].id, c->who.key) == 0)
+			return true;
+	return false;
+}
+
+struct known_creds {
+	struct store_account *accounts;
+	struct store_key *keys;
+	struct store_token *tokens;
+	size_t n_accounts, n_keys, n_tokens;
+};
+
+static void known_done(struct known_creds *k)
+{
+	free(k->accounts);
+	free(k->keys);
+	free(k->tokens);
+}
+
+static int known_read(struct auth *a, struct known_creds *k, struct err *err)
+{
+	int r;
+
+	if ((r = store_account_list(a->store, &k->accounts, &k->n_accounts, err)) < 0 ||
+	    (r = store_key_list(a->store, NULL, &k->keys, &k->n_keys, err)) < 0)
+		return r;
+	return store_token_list(a->store, NULL, &k->tokens, &k->n_tokens, err);
+}
+
+/* The ids of credentials that are in memory only; at most max. */
+static size_t find_revoked(struct auth *a, const struct known_creds *k, char (*ret)[ID_SIZE],
+                           size_t max)
+{
+	size_t n = 0;
+
+	rwlock_rdlock(&a->creds_lock);
+	for (size_t i = 0; i < CRED_BUCKETS; i++)
+		for (struct cred *c = a->creds[i]; c && n < max; c = c->next)
+			if (!listed(c, k->keys, k->n_keys, k->tokens, k->n_tokens))
+				memcpy(ret[n++], c->who.key, ID_SIZE);
+	rwlock_unlock(&a->creds_lock);
+	return n;
+}
+
+/* Without counting as a use. */
+static bool is_known(struct auth *a, const char *hash)
+{
+	struct cred *c;
+
+	rwlock_rdlock(&a->creds_lock);
+	for (c = *bucket(a, hash); c && strcmp(c->hash, hash) != 0; c = c->next)
+		;
+	rwlock_unlock(&a->creds_lock);
+	return c != NULL;
+}
+
+int cred_reload(struct auth *a, struct err *err)
+{
+	AUTO(known_done) struct known_creds k = { 0 };
+	char gone[64][ID_SIZE];
+	size_t n;
+	int r = known_read(a, &k, err);
+
+	if (r < 0)
+		return r;
+	do {
+		n = find_revoked(a, &k, gone, ARRAY_SIZE(gone));
+		for (size_t i = 0; i < n; i++)
+			cred_remove(a, NULL, NULL, gone[i]);
+	} while (n == ARRAY_SIZE(gone));
+	for (size_t i = 0; r >= 0 && i < k.n_keys; i++)
+		if (!is_known(a, k.keys[i].hash))
+			r = cred_add(a, k.keys[i].hash, k.keys[i].id, k.keys[i].account, "",
+			             is_admin(k.accounts, k.n_accounts, k.keys[i].account), err);
+	for (size_t i = 0; r >= 0 && i < k.n_tokens; i++)
+		if (!is_known(a, k.tokens[i].hash))
+			r = cred_add(a, k.tokens[i].hash, k.tokens[i].id, k.tokens[i].account,
+			             k.tokens[i].identity, /* admin= */ false, err);
+	return MIN(r, 0);
+}

@@ -55,7 +55,8 @@ struct auth {
 	struct store *store; /* weak */
 	struct mutex change; /* held while store and memory change, so that they agree */
 
-	_Atomic uint64_t epoch; /* increased by every revocation */
+	_Atomic uint64_t epoch;        /* increased by every revocation */
+	_Atomic uint64_t refreshed_ms; /* clock_ms() of the last auth_refresh() */
 
 	struct rwlock creds_lock;
 	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock);          /* owned */
@@ -91,6 +92,8 @@ void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE]);
 
 /* auth_cred.c */
 int cred_load(struct auth *a, struct err *err);
+/* As the store has them now; a->change is held. */
+int cred_reload(struct auth *a, struct err *err);
 int cred_add(struct auth *a, const char *hash, const char *id, const char *account,
              const char *identity, bool admin, struct err *err);
 bool cred_find(struct auth *a, const char *hash, struct auth_who *ret);
@@ -105,6 +108,7 @@ void cred_free_all(struct auth *a);
 unsigned cred_bucket(const char *hash, unsigned n);
 
 /* auth_session.c */
+/* As the store has them; at start, or with a->change held. */
 int sessions_load(struct auth *a, struct err *err);
 /* Those of the credential, which is about to be freed; NULL: all. */
 void sessions_forget(struct auth *a, const struct cred *c) REQUIRES(&a->creds_lock);

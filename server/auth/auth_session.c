@@ -271,6 +271,31 @@ int auth_session_open(struct auth *a, const struct auth_who *who, const char *re
 	return 0;
 }
 
+static bool known(struct auth *a, const char *hash) REQUIRES(&a->creds_lock)
+{
+	struct session *s;
+
+	for (s = *bucket(a, hash); s && strcmp(s->row.hash, hash) != 0; s = s->next)
+		;
+	return s != NULL;
+}
+
+struct session_list {
+	const struct store_session *v;
+	size_t n;
+};
+
+/* Ended, or acting as another account, by another node. */
+static bool is_unlisted(const struct session *s, const void *ctx)
+{
+	const struct session_list *l = ctx;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (strcmp(l->v[i].hash, s->row.hash) == 0)
+			return strcmp(l->v[i].acting, s->row.acting) != 0;
+	return true;
+}
+
 int sessions_load(struct auth *a, struct err *err)
 {
 	autofree struct store_session *v = NULL;
@@ -280,8 +305,9 @@ int sessions_load(struct auth *a, struct err *err)
 	if (r < 0)
 		return r;
 	rwlock_wrlock(&a->creds_lock);
+	forget(a, is_unlisted, &(struct session_list){ v, n });
 	for (size_t i = 0; i < n && r >= 0; i++) {
-		struct cred *c = cred_by_id(a, v[i].key);
+		struct cred *c = known(a, v[i].hash) ? NULL : cred_by_id(a, v[i].key);
 		struct session *s = c ? calloc(1, sizeof(*s)) : NULL;
 
 		if (c && !s)

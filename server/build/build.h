@@ -34,6 +34,9 @@ struct builder *builder_free(struct builder *b);
 struct build_opts {
 	const char *account;
 	const char *request_id; /* "ri-...", or NULL: its log can be found by this id */
+	/* The VM is always a thaw of the built point, so that its policy and options do not hold
+	 * while it is built; and a failed state is not kept as a snapshot. */
+	bool fresh;
 	json_t *extra; /* borrowed; gets buildId, snapshotId, failedReason, diagnostics on failure
 	                */
 };

@@ -136,7 +136,7 @@ void run_failed(struct run *run, struct err *err)
 	json_object_set_new(run->o->extra, "failedReason", json_text(err->msg, strlen(err->msg)));
 	if (run->guest && guest_alive(run->guest) && (diag = diagnose(run)))
 		json_object_set_new(run->o->extra, "diagnostics", diag);
-	if (run->stage && keep_failed(run, err->msg, &keep) < 0)
+	if (run->stage && !run->o->fresh && keep_failed(run, err->msg, &keep) < 0)
 		log_obj(LOG_LV_WARN, "build", run->row.id, "its failed state was not kept: %s",
 		        keep.msg);
 }
@@ -158,6 +158,8 @@ static int make_vm(struct run *run, struct vm_create_opts *c, struct vm_info *re
 
 	if (r < 0)
 		return r;
+	if (run->o->fresh)
+		run_drop_stage(run);
 	if (run->stage) {
 		guest_unref(run->guest);
 		run->guest = NULL;

@@ -53,7 +53,7 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 	int r = 0;
 
 	if (!run->stage) {
-		if (run->vm)
+		if (run->vm && !run->o->fresh)
 			o.vm = *run->vm;
 		else
 			o.vm.account = "";

@@ -21,6 +21,12 @@
 #define GUEST_MAC "02:50:4e:44:4f:02" /* the same in every slot, so a fork needs no new one */
 #define TAP_FD 9                      /* PRIV_TAP_FD of privc.h */
 #define TB_CACHE_MB 64                /* translated code per VM; only touched pages use memory */
+#define TB_REGION_MB 2                /* the least that QEMU gives each vCPU of it */
+/*
+ * Of a seed and its forks: room for what the seed was warmed with and for what a VM adds. A full
+ * buffer is emptied, and a fork would have inherited nothing.
+ */
+#define TB_CACHE_SEED_MB 256
 
 enum { FDSET_CONSOLE = 1 };
 
@@ -71,9 +77,21 @@ const char *argv_cmdline(enum accel a)
 	 * loader and the C library are translated again for every process, which
 	 * makes starting one five times slower. Pressure accounting runs, and has to be
 	 * translated, at every task switch. Without rep_good the kernel
-	 * clears and copies pages by plain stores.
+	 * clears and copies pages by plain stores. Without cx16 it does not use
+	 * cmpxchg16b, of which QEMU 7.2 gets the flags wrong (decisions/0008).
 	 */
-	return a == ACCEL_KVM ? CMDLINE : CMDLINE " norandmaps psi=0 clearcpuid=rep_good";
+	return a == ACCEL_KVM ? CMDLINE : CMDLINE " norandmaps psi=0 clearcpuid=rep_good,cx16";
+}
+
+/*
+ * QEMU cuts the cache into regions of 2 MB or more, each vCPU keeps one, and code for any of them
+ * goes where there is a free one. With 32 vCPUs in 64 MB none was free: as soon as one vCPU had
+ * filled its own, everything was thrown away and translated again, and no guest came to the end of
+ * its boot. So those of further vCPUs are added to the cache.
+ */
+static unsigned tb_cache_mb(uint32_t vcpus, bool seed)
+{
+	return (seed ? TB_CACHE_SEED_MB : TB_CACHE_MB) + (vcpus > 2 ? TB_REGION_MB * vcpus : 0);
 }
 
 static void add(struct argv *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -101,6 +119,7 @@ static void add_fd(struct argv *a, int fd, int set)
 int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 {
 	struct argv a = { 0 };
+	char max[24] = "";
 
 	for (size_t i = 0; argv_common[i]; i++)
 		add(&a, "%s", argv_common[i]);
@@ -112,7 +131,7 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 	if (s->accel == ACCEL_KVM)
 		add(&a, "kvm");
 	else
-		add(&a, "tcg,tb-size=%d,thread=multi", TB_CACHE_MB);
+		add(&a, "tcg,tb-size=%u,thread=multi", tb_cache_mb(s->vcpus, s->seed));
 	add(&a, "-cpu");
 	add(&a, "%s", s->cpu);
 	add(&a, "-smp");
@@ -173,15 +192,17 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 		add(&a, "-initrd");
 		add(&a, "/proc/self/fd/%d", s->fd_initrd);
 		add(&a, "-append");
+		if (s->boot_vcpus && s->vcpus > s->boot_vcpus)
+			snprintf(max, sizeof(max), " maxcpus=%u", s->boot_vcpus);
 		/*
 		 * An emulated guest reads the host's TSC. If it calibrated the TSC itself on a busy
 		 * host, it would settle on a wrong frequency, and its clock would run too fast or
 		 * too slow.
 		 */
 		if (s->tsc_khz)
-			add(&a, "%s tsc_early_khz=%u", argv_cmdline(s->accel), s->tsc_khz);
+			add(&a, "%s tsc_early_khz=%u%s", argv_cmdline(s->accel), s->tsc_khz, max);
 		else
-			add(&a, "%s", argv_cmdline(s->accel));
+			add(&a, "%s%s", argv_cmdline(s->accel), max);
 	}
 	if (a.n > ARGV_MAX) {
 		a.n = 0;

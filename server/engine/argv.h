@@ -13,9 +13,11 @@ struct argv_spec {
 	uint32_t vcpus, mem_mb;
 	bool thaw; /* -incoming defer */
 	bool tap;
+	bool seed;                /* it may become one */
 	int fd_qmp, fd_agent;     /* listening sockets */
 	int fd_console;           /* file */
 	int fd_kernel, fd_initrd; /* -1 when thawing */
+	uint32_t boot_vcpus;      /* that the kernel starts by itself; 0: all */
 	uint32_t tsc_khz;         /* of the host; 0: the guest measures it itself */
 };
 

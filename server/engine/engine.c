@@ -36,6 +36,7 @@ static int read_version(struct engine *e, struct err *err)
 }
 
 #define TSC_SAMPLES 5
+#define BOOT_VCPUS_MIN 2
 #define TSC_SAMPLE_US 10000
 
 static int by_value(const void *a, const void *b)
@@ -101,6 +102,19 @@ void *engine_impl(const struct engine *e)
 	return e->impl;
 }
 
+/*
+ * An emulated guest with more vCPUs than the host has processors does not get through its boot:
+ * whatever all of them have to answer waits until the host has run each in turn, and while a guest
+ * boots that is nearly everything. With as many as the host has it boots in its usual time, and one
+ * that is idle costs nothing when it is switched on later. docs/decisions/0020.
+ */
+static uint32_t boot_vcpus(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cpus > BOOT_VCPUS_MIN ? (uint32_t)cpus : BOOT_VCPUS_MIN;
+}
+
 int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **ret,
                struct err *err)
 {
@@ -120,6 +134,7 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 	if (r == 0 && e->info.accel == ACCEL_TCG) {
 		e->tsc_khz = measure_tsc_khz();
 		e->info.tsc_mhz = (e->tsc_khz + 5000) / 10000 * 10;
+		e->info.boot_vcpus = boot_vcpus();
 	}
 	if (r == 0)
 		r = engine_cpu_identity(e, err);

@@ -59,6 +59,8 @@ struct engine_info {
 	char machine[160];   /* -machine argument: part of a point's identity */
 	char cpu[64];        /* identity of the CPU for points; cpu.c. Not the -cpu argument */
 	const char *cmdline; /* the kernel's, on a cold boot */
+	uint32_t boot_vcpus; /* a boot has no more at first, the owner switches the others on; 0:
+	                        all */
 	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends
 	                     on it */
 };
@@ -94,6 +96,7 @@ struct machine_spawn {
 	int slot;             /* network slot, -1: none */
 	uint32_t vcpus, mem_mb;
 	bool boot; /* for a cold boot: with a kernel; else for a thaw */
+	bool seed; /* may become a seed; else machine_seed() fails */
 };
 /*
  * Starts a paused process without disk and memory, which can become any VM of that
@@ -118,6 +121,17 @@ struct machine_load {
  * starts it. After a failure it can only be killed.
  */
 int machine_load(struct machine *m, const struct machine_load *l, struct err *err);
+/*
+ * A stopped machine that was just frozen into that point (with .seed) becomes a seed: from now on
+ * it only serves to be forked. Emulated guests only. After a failure it can only be killed.
+ */
+int machine_seed(struct machine *m, const struct engine_point *p, struct err *err);
+/*
+ * A machine as machine_spawn() and machine_load() of the seed's point make it: paused, with a new
+ * disk layer. Any number of threads. A failure leaves the seed as it was, or dead.
+ */
+int machine_fork(struct machine *seed, const struct machine_spawn *s, const struct machine_load *l,
+                 struct machine **ret, struct err *err);
 /* Times of the steps, in microseconds since the calls of machine_spawn() and machine_load(). */
 struct machine_times {
 	uint64_t prepared, spawned, monitor; /* spawn */
@@ -170,6 +184,8 @@ struct machine_freeze {
 	bool keep_running; /* else it stays stopped and flushed; the caller kills it once the point
 	                      is in the store */
 	bool durable;      /* fsync what was written */
+	bool seed; /* it stays stopped as with !keep_running, but may be made a seed; disk_next NULL
+	            */
 };
 struct machine_frozen {
 	uint64_t mem_bytes, mem_pages;

@@ -46,6 +46,7 @@ struct machine {
 	size_t n_base;
 	bool boot; /* started with a kernel, for a cold boot */
 	uint64_t next_token;
+	struct mutex fork_lock;       /* of a seed: one request to its library at a time */
 	uint64_t started_us, load_us; /* clock_us() at machine_spawn() and machine_load() */
 	struct machine_times times;
 	void *impl; /* of the implementation, if it is not QEMU */
@@ -85,6 +86,11 @@ int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_c
 int qemu_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
                     struct err *err);
 
+/* fork.c */
+int qemu_seed(struct machine *m, const struct engine_point *p, struct err *err);
+int qemu_fork(struct machine *seed, const struct machine_spawn *s, const struct machine_load *l,
+              struct machine **ret, struct err *err);
+
 /* block.c */
 int block_fdset_add(struct machine *m, int fd, unsigned *ret_set, struct err *err);
 void block_fdset_remove(struct machine *m, unsigned set);
@@ -105,6 +111,12 @@ struct layer_done {
 /* Two halves: in between, the library works on a thread of its own in QEMU. */
 int layerctl_map(int fd, const int *layer_fds, size_t n, struct err *err);
 int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err);
+/* The same layers as its memory has, once more; the process may be forked then. */
+int layerctl_seed(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, struct err *err);
+/* given: LAYERS_FORK_FDS of them. The pidfd is the caller's. */
+int layerctl_fork(int fd, const int *given, uint64_t deadline_ms, int *ret_pidfd, struct err *err);
+/* The first message of the new process, on its own channel. */
+int layerctl_forked(int fd, uint64_t deadline_ms, struct err *err);
 int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
                     uint64_t *ret_fork_us, struct err *err);
 int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct layer_done *ret,
@@ -125,3 +137,7 @@ bool engine_cpu_same(const char *a, const char *b);
 
 /* probe.c */
 int engine_probe(struct engine *e, const char *wanted, struct err *err);
+
+/* probe_memory.c: false if nothing that still counts is known of the key */
+bool probe_recall(const char *file, const char *key, bool *ret_works, char *why, size_t why_size);
+int probe_remember(const char *file, const char *key, bool works, const char *why, struct err *err);

@@ -21,6 +21,10 @@ struct engine_ops {
 	void (*done)(struct machine *m);
 	int (*prepare_disk)(struct machine *m, const struct engine_chain *c, struct err *err);
 	int (*load)(struct machine *m, const struct machine_load *l, struct err *err);
+	/* Both NULL: there are no seeds. */
+	int (*seed)(struct machine *m, const struct engine_point *p, struct err *err);
+	int (*fork)(struct machine *seed, const struct machine_spawn *s,
+	            const struct machine_load *l, struct machine **ret, struct err *err);
 	int (*cont)(struct machine *m, struct err *err);
 	int (*stop)(struct machine *m, struct err *err);
 	int (*status)(struct machine *m, uint64_t deadline_ms, enum machine_status *ret,

@@ -96,7 +96,8 @@ static int in_the_stop(struct freeze *f, uint64_t token, struct err *err)
 	snprintf(name, sizeof(name), "/dev/fdset/%u", f->state_set);
 	/* live=true on a stopped machine also flushes and releases the disks: for suspend only */
 	r = qmp_cmd(m->qmp, "xen-save-devices-state",
-	            json_pack("{s:s, s:b}", "filename", name, "live", !f->req->keep_running),
+	            json_pack("{s:s, s:b}", "filename", name, "live",
+	                      !f->req->keep_running && !f->req->seed),
 	            deadline, NULL, err);
 	if (r < 0)
 		return err_wrap(err, r, "save device state");

@@ -18,8 +18,10 @@
 #include "engine/engine_internal.h"
 #include "layers/control.h"
 
-static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, struct err *err)
+static int reply_read_fd(int fd, uint64_t deadline_ms, struct layers_reply *ret, int *ret_fd,
+                         struct err *err)
 {
+	size_t n_fds = 0;
 	ssize_t n;
 	int r = io_wait(fd, POLLIN, deadline_ms);
 
@@ -27,7 +29,7 @@ static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, st
 		return err_set(err, -ETIMEDOUT, "the layer library did not answer in time");
 	if (r < 0)
 		return err_sys(err, r, "wait for the layer library");
-	n = sock_recv_fds(fd, ret, sizeof(*ret), NULL, 0, NULL);
+	n = sock_recv_fds(fd, ret, sizeof(*ret), ret_fd, ret_fd ? 1 : 0, ret_fd ? &n_fds : NULL);
 	if (n == 0 || n == -ECONNRESET)
 		return err_set(err, -EPIPE, "QEMU has ended");
 	if (n < 0)
@@ -36,6 +38,11 @@ static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, st
 		return err_set(err, -EBADMSG, "the layer library sent %zd bytes", n);
 	ret->why[sizeof(ret->why) - 1] = '\0';
 	return 0;
+}
+
+static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, struct err *err)
+{
+	return reply_read_fd(fd, deadline_ms, ret, NULL, err);
 }
 
 /* Reads the answer to a request; skips a DONE of an aborted freeze.
@@ -79,6 +86,43 @@ int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err)
 	int r = answer(fd, LAYERS_MAP, deadline_ms, &reply, err);
 
 	return r < 0 ? err_wrap(err, r, "map memory layers") : 0;
+}
+
+int layerctl_seed(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, struct err *err)
+{
+	struct layers_req req = { .type = LAYERS_SEED, .n_layers = (uint32_t)n };
+	struct layers_reply reply;
+	int r = ask(fd, &req, layer_fds, n, err);
+
+	if (r == 0)
+		r = answer(fd, LAYERS_SEED, deadline_ms, &reply, err);
+	return r < 0 ? err_wrap(err, r, "map memory layers again") : 0;
+}
+
+int layerctl_fork(int fd, const int *given, uint64_t deadline_ms, int *ret_pidfd, struct err *err)
+{
+	struct layers_req req = { .type = LAYERS_FORK, .n_layers = LAYERS_FORK_FDS };
+	struct layers_reply reply;
+	int r = ask(fd, &req, given, LAYERS_FORK_FDS, err);
+
+	*ret_pidfd = -1;
+	if (r == 0)
+		r = reply_read_fd(fd, deadline_ms, &reply, ret_pidfd, err);
+	if (r < 0)
+		return r;
+	if (reply.type != LAYERS_FORK)
+		return err_set(err, -EBADMSG, "the layer library sent an unexpected reply");
+	if (reply.status < 0)
+		return err_sys(err, reply.status, "layer library: %s", reply.why);
+	return *ret_pidfd < 0 ? err_set(err, -EBADMSG, "the layer library named no process") : 0;
+}
+
+int layerctl_forked(int fd, uint64_t deadline_ms, struct err *err)
+{
+	struct layers_reply reply;
+	int r = answer(fd, LAYERS_FORK, deadline_ms, &reply, err);
+
+	return r < 0 ? err_wrap(err, r, "the forked process") : 0;
 }
 
 int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,

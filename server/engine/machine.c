@@ -44,6 +44,7 @@ struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcp
 		               .proc = PROC_NONE,
 		               .agent_fd = -1,
 		               .layers_fd = -1 };
+	mutex_init(&m->fork_lock, "machine fork");
 	snprintf(m->instance, sizeof(m->instance), "%s", instance);
 	return m;
 }
@@ -74,6 +75,7 @@ struct machine *machine_free(struct machine *m)
 		return NULL;
 	m->e->ops->done(m);
 	proc_close(&m->proc);
+	mutex_destroy(&m->fork_lock);
 	free(m);
 	return NULL;
 }
@@ -156,6 +158,19 @@ int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct
 int machine_load(struct machine *m, const struct machine_load *l, struct err *err)
 {
 	return m->e->ops->load(m, l, err);
+}
+
+int machine_seed(struct machine *m, const struct engine_point *p, struct err *err)
+{
+	return m->e->ops->seed ? m->e->ops->seed(m, p, err)
+	                       : err_set(err, -ENOTSUP, "this engine has no seeds");
+}
+
+int machine_fork(struct machine *seed, const struct machine_spawn *s, const struct machine_load *l,
+                 struct machine **ret, struct err *err)
+{
+	return seed->e->ops->fork ? seed->e->ops->fork(seed, s, l, ret, err)
+	                          : err_set(err, -ENOTSUP, "this engine has no seeds");
 }
 
 int machine_cont(struct machine *m, struct err *err)

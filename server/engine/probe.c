@@ -4,9 +4,8 @@
  *
  * The existence of /dev/kvm proves nothing: on some hosts guests hang on it or QEMU aborts.
  * So a guest is booted with it, in the same jail as any other, and must
- * reach its first process before the deadline. The result is cached in
- * a file, keyed by what could change it: kernel, QEMU and image. A failure may have been
- * caused by a busy host or a module that was not loaded, so it is only cached until the next boot.
+ * reach its first process before the deadline. The result is remembered (probe_memory.c), keyed by
+ * what could change it: kernel, QEMU and image.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -176,40 +175,6 @@ static void answer_key(struct engine *e, char *buf, size_t size)
 	         e->image_dir);
 }
 
-/* Identifies this boot of the host; "" if unknown. */
-static const char *boot_id(char *buf, size_t size)
-{
-	autofree char *text = NULL;
-
-	buf[0] = '\0';
-	if (io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, &text, NULL) == 0)
-		snprintf(buf, size, "%.*s", (int)strcspn(text, "\n"), text);
-	return buf;
-}
-
-/* Lines: the key, "works" or "fails <boot id>", the reason. */
-static bool recall(const char *file, const char *key, bool *ret_works, char *why, size_t why_size)
-{
-	autofree char *text = NULL;
-	char *line2, *line3, boot[48], no[64];
-
-	if (io_read_file(AT_FDCWD, file, 4096, &text, NULL) < 0 || !(line2 = strchr(text, '\n')))
-		return false;
-	*line2++ = '\0';
-	line3 = strchr(line2, '\n');
-	if (strcmp(text, key) != 0 || !line3)
-		return false;
-	*line3++ = '\0';
-	line3[strcspn(line3, "\n")] = '\0';
-	*ret_works = !strcmp(line2, "works");
-	snprintf(no, sizeof(no), "fails %s", boot_id(boot, sizeof(boot)));
-	if (!*ret_works && strcmp(line2, no) != 0)
-		return false;
-	snprintf(why, why_size, "%.120s (remembered)", line3);
-	log_info("accelerator: using the cached result in '%s'; delete it to probe again", file);
-	return true;
-}
-
 static void set_accel(struct engine *e, enum accel a, const char *why)
 {
 	e->info.accel = a;
@@ -219,7 +184,7 @@ static void set_accel(struct engine *e, enum accel a, const char *why)
 
 int engine_probe(struct engine *e, const char *wanted, struct err *err)
 {
-	char key[700], why[160] = "", text[1024], boot[48];
+	char key[700], why[160] = "";
 	bool works = false;
 
 	if (!strcmp(wanted, "tcg")) {
@@ -233,16 +198,16 @@ int engine_probe(struct engine *e, const char *wanted, struct err *err)
 		snprintf(why, sizeof(why), "this host has no /dev/kvm");
 	} else {
 		answer_key(e, key, sizeof(key));
-		if (!recall(e->probe_file, key, &works, why, sizeof(why))) {
+		if (probe_recall(e->probe_file, key, &works, why, sizeof(why))) {
+			log_info("accelerator: using the cached result in '%s'; delete it to "
+			         "probe again",
+			         e->probe_file);
+		} else {
 			log_info("trying KVM with a test guest (at most %u s)", e->probe_s);
 			works = try_kvm(e, why, sizeof(why)) == 0;
 			if (works)
 				snprintf(why, sizeof(why), "a test guest booted on /dev/kvm");
-			snprintf(text, sizeof(text), "%s\n%s%s\n%s\n", key,
-			         works ? "works" : "fails ",
-			         works ? "" : boot_id(boot, sizeof(boot)), why);
-			if (io_write_file(AT_FDCWD, e->probe_file, text, strlen(text), 0644, err) <
-			    0)
+			if (probe_remember(e->probe_file, key, works, why, err) < 0)
 				log_warn("cannot cache the result, ignoring: %s", err->msg);
 		}
 	}

@@ -231,6 +231,19 @@ int qmp_open(int fd_consume, uint64_t deadline_ms, struct qmp **ret, struct err 
 	return 0;
 }
 
+int qmp_open_greeted(int fd_consume, struct qmp **ret, struct err *err)
+{
+	struct qmp *q = calloc(1, sizeof(*q));
+
+	if (!q) {
+		close(fd_consume);
+		return err_set(err, -ENOMEM, "QEMU's monitor: out of memory");
+	}
+	q->fd = fd_consume;
+	*ret = q;
+	return 0;
+}
+
 struct qmp *qmp_free(struct qmp *q)
 {
 	if (!q)

@@ -34,6 +34,8 @@ void qmp_msg_done(struct qmp_msg *m);
 
 /* Takes a connected socket, waits for the greeting, leaves negotiation mode. */
 int qmp_open(int fd_consume, uint64_t deadline_ms, struct qmp **ret, struct err *err);
+/* The same for one that has left it before, on another connection. */
+int qmp_open_greeted(int fd_consume, struct qmp **ret, struct err *err);
 struct qmp *qmp_free(struct qmp *q);
 /* args_consume may be NULL; fd >= 0 is sent with the command. ret_body NULL: not wanted. */
 int qmp_cmd_fd(struct qmp *q, const char *name, json_t *args_consume, int fd, uint64_t deadline_ms,

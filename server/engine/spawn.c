@@ -106,12 +106,14 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 		               .vcpus = s->vcpus,
 		               .mem_mb = s->mem_mb,
 		               .thaw = !s->boot,
+		               .boot_vcpus = m->e->info.boot_vcpus,
 		               .tsc_khz = m->e->tsc_khz,
-		               .tap = s->slot >= 0 };
+		               .tap = s->slot >= 0,
+		               .seed = s->seed };
 	AUTO(fd_list_done) struct fd_list fds = { 0 };
 	AUTO(argv_done) struct argv argv = { 0 };
 	char env_fd[48], env_mem[48];
-	const char *env[] = { env_fd, env_mem, NULL };
+	const char *env[] = { env_fd, env_mem, s->seed ? "PANDO_LAYERS_SEED=1" : NULL, NULL };
 	autofd int log_fd = -1;
 	int layers_no = -1, r;
 
@@ -133,6 +135,7 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 		                .log_fd = log_fd,
 		                .mem_mb = s->mem_mb,
 		                .vcpus = s->vcpus,
+		                .seed = s->seed,
 		                .kvm = m->e->info.accel == ACCEL_KVM };
 	m->times.prepared = clock_us() - m->started_us;
 	r = privc_spawn(m->e->priv, &p, &m->proc, err);

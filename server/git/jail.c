@@ -33,9 +33,12 @@
 #include "metrics/metrics.h"
 
 #define ENV_MAX 32
-#define PACK_THREADS_MAX 4L  /* of one child that checks or makes a pack */
-#define POLITE_MS 3000       /* between SIGTERM, which removes Git's lock files, and SIGKILL */
-#define PUSHED_REF_MAX "460" /* bytes: a mirror's own names for it fit into REPO_REF_SIZE, too */
+#define PACK_THREADS_MAX 4L     /* of one child that checks or makes a pack */
+#define POLITE_MS 3000          /* between SIGTERM, which removes Git's lock files, and SIGKILL */
+#define PUSHED_REFS_MAX "20000" /* references of one push */
+#define PUSHED_REFS_PAST "20001"
+#define REPO_REFS_MAX "100000" /* of a repository before one that adds some */
+#define PUSHED_REF_MAX "460"   /* bytes: a mirror's own names for it fit into REPO_REF_SIZE, too */
 
 static void make_env(const struct repos *g, const struct child_opts *o, struct starter_job *j,
                      char (*config)[PATH_MAX + 32])
@@ -177,14 +180,26 @@ void jail_close(struct repos *g)
  */
 static const char pre_hook[] =
         "#!/bin/sh\n"
-        "while read -r old new ref; do\n"
-        "\tif [ -z \"$ref\" ] || [ ${#ref} -gt " PUSHED_REF_MAX " ]; then\n"
-        "\t\techo 'the name of a reference has at most " PUSHED_REF_MAX " bytes' >&2\n"
-        "\t\texit 1\n"
-        "\tfi\n"
-        "\tprintf '%s %s %s\\n' \"$old\" \"$new\" \"$ref\" >&3\n"
-        "done\n"
-        "exec dd conv=fsync status=none </dev/null >&3\n";
+        "LC_ALL=C sed -nE '\n"
+        "/^[0-9a-f]{40} [0-9a-f]{40} .{1," PUSHED_REF_MAX "}$/!Q3\n" PUSHED_REFS_PAST "Q4\n"
+        "p\n"
+        "/^0{40} /h\n"
+        "${ x; /./Q5 }' >&3\n"
+        "r=$?\n"
+        "if [ $r = 5 ]; then\n"
+        "\tr=0\n"
+        "\t[ \"$(git for-each-ref --count=" REPO_REFS_MAX
+        " --format=x | wc -l)\" -lt " REPO_REFS_MAX " ] || r=6\n"
+        "fi\n"
+        "case $r in\n"
+        "0) exec dd conv=fsync status=none </dev/null >&3 ;;\n"
+        "3) echo 'the name of a reference has at most " PUSHED_REF_MAX " bytes' >&2 ;;\n"
+        "4) echo 'a push moves at most " PUSHED_REFS_MAX " references: push them in parts' >&2 ;;\n"
+        "6) echo 'the repository has " REPO_REFS_MAX
+        " references already: delete some first' >&2 ;;\n"
+        "*) echo 'the push cannot be checked' >&2 ;;\n"
+        "esac\n"
+        "exit 1\n";
 /* No program is started for it: a line for each reference is soon read. */
 static const char post_hook[] = "#!/bin/sh\n"
                                 "echo done >&3\n"

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "git/git_internal.h"
 #include "store/store_account.h"
+#include "store/store_feed.h"
 
 /* What was set for the account, else the server's; the operator's own account has none then. */
 static int64_t limit_of(int64_t set, const struct store_account *a, int64_t server)
@@ -57,6 +58,8 @@ int quota_repo(struct repos *g, const char *account, struct err *err)
 		return r;
 	if (u.repos < limit)
 		return 0;
+	store_feed_refused(g->store, account, "gitRepos", ERR_GIT_REPO_LIMIT_EXCEEDED, limit,
+	                   u.repos, 1);
 	r = err_tag(err, -EDQUOT, ERR_GIT_REPO_LIMIT_EXCEEDED,
 	            "the account has %" PRId64 " repositories and may have %" PRId64, u.repos,
 	            limit);
@@ -104,6 +107,8 @@ static int room_left(struct repos *g, const char *account, int64_t need, int64_t
 	*ret = (mb << 20) - used;
 	if (*ret > 0 && *ret >= need)
 		return 0;
+	store_feed_refused(g->store, account, "gitMb", ERR_LIMIT_EXCEEDED, mb, used >> 20,
+	                   MAX(need >> 20, 1));
 	r = err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 	            "the account's repositories have %" PRId64
 	            " MiB, with what is being uploaded, and may have %" PRId64,

@@ -94,6 +94,16 @@ static enum MHD_Result copy_value(void *ctx, enum MHD_ValueKind kind, const char
 	return request_add_value(ctx, k, name, value ? value : "", NULL) == 0 ? MHD_YES : MHD_NO;
 }
 
+static int copy_values(const struct request *from, struct request *to, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < from->n_values; i++)
+		r = request_add_value(to, from->values[i].kind, from->values[i].name,
+		                      from->values[i].value, err);
+	return r;
+}
+
 /* Random, so that no two requests share one; drawn in large batches, because it is not a secret.
  */
 void request_trace(char ret[33])
@@ -134,10 +144,19 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 	req->parse_held = req->output_held = 0;
 	to->body = BODY_EMPTY;
 	to->json = NULL;
-	for (size_t i = 0; i < to->match.n_args; i++) /* they point into the text beside them */
+	to->outer = NULL;
+	for (size_t i = 0; i < to->match.n_args && req->conn;
+	     i++) /* they point into the text beside them */
 		to->match.arg[i] = to->match.text + (req->match.arg[i] - req->match.text);
 	to->method_text = method_name(req->match.route->method);
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+	if (!req->conn) { /* of request_inner(): its arguments point into its JSON, which moves
+		             along */
+		if ((n = copy_values(req, to, err)) < 0) {
+			request_free(to);
+			return n;
+		}
+	}
+	for (size_t i = 0; req->conn && i < ARRAY_SIZE(kinds); i++) {
 		size_t before = to->n_values;
 
 		n = MHD_get_connection_values(req->conn, kinds[i], copy_value, to);

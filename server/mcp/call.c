@@ -17,6 +17,8 @@
 
 #include "base/auto.h"
 
+#define NAME_SIZE 32 /* of a path parameter */
+
 /* Encoded, because request_query() decodes. */
 int mcp_add_query(struct request *req, const char *name, const char *value, struct err *err)
 {
@@ -34,20 +36,31 @@ int mcp_add_query(struct request *req, const char *name, const char *value, stru
 	return request_add_value(req, VALUE_QUERY, name, (const char *)b.p, err);
 }
 
-/* {vm_id} -> vmId */
-static const char *argument_of(const json_t *args, const char *param)
+/* "{vm_id}..." or "{*path}": the name that the argument has, vmId or path. */
+static void name_of(const char *param, char dst[NAME_SIZE])
 {
-	static const struct {
-		const char *param, *member;
-	} names[] = { { "{vm_id}", "vmId" },
-		      { "{snapshot_id}", "snapshotId" },
-		      { "{domain}", "domain" },
-		      { "{path}", "path" } };
+	size_t n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (strncmp(param, names[i].param, strlen(names[i].param)) == 0)
-			return json_string_value(json_object_get(args, names[i].member));
-	return NULL;
+	for (const char *p = param + 1 + (param[1] == '*'); *p && *p != '}' && n + 1 < NAME_SIZE;
+	     p++) {
+		bool up = *p == '_' && p[1];
+
+		p += up;
+		dst[n++] = (char)(up ? toupper((unsigned char)*p) : (unsigned char)*p);
+	}
+	dst[n] = '\0';
+}
+
+bool mcp_in_path(const char *pattern, const char *name)
+{
+	char own[NAME_SIZE];
+
+	for (const char *p = strchr(pattern, '{'); p; p = strchr(p + 1, '{')) {
+		name_of(p, own);
+		if (strcmp(own, name) == 0)
+			return true;
+	}
+	return false;
 }
 
 static int fill_path(struct request *req, const json_t *args, struct err *err)
@@ -55,11 +68,14 @@ static int fill_path(struct request *req, const json_t *args, struct err *err)
 	const char *p = req->match.route->pattern;
 
 	for (p = strchr(p, '{'); p && req->match.n_args < ROUTE_ARGS_MAX; p = strchr(p + 1, '{')) {
-		const char *value = argument_of(args, p);
+		char name[NAME_SIZE];
+		const char *value;
 
+		name_of(p, name);
+		value = json_string_value(json_object_get(args, name));
 		if (!value)
-			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-			               "ids and paths among the arguments must be strings");
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'%s' must be a string",
+			               name);
 		req->match.arg[req->match.n_args++] = value;
 	}
 	return 0;
@@ -83,6 +99,10 @@ static int make_inner(struct request *outer, const struct mcp_tool *t, json_t *a
 	if ((t->flags & MCP_AS_JSON) &&
 	    request_add_value(req, VALUE_HEADER, "Accept", "application/json", err) < 0)
 		return -ENOMEM;
+	if ((t->flags & MCP_BACKGROUND) &&
+	    request_add_value(req, VALUE_HEADER, "x-freestyle-background-after-secs", MCP_AFTER_S,
+	                      err) < 0)
+		return -ENOMEM;
 	if (t->add) {
 		autojson json_t *more = json_loads(t->add, 0, NULL);
 
@@ -99,17 +119,22 @@ static int run(struct request *req, const struct mcp_tool *t, struct reply *res,
 {
 	const struct route *route = req->match.route;
 	struct auth *auth = deps_of(req)->auth;
-	const char *vm = request_arg(req, "{vm_id}"), *user = request_header(req, USER_HEADER);
-	int r = auth_permit(auth, who_of(req), route->scope, vm, user, err);
+	const char *target, *user = request_header(req, USER_HEADER);
+	int r = repo_id_check(req, err);
 
+	target = request_target(req);
+	if (r == 0)
+		r = auth_permit(auth, who_of(req), route->scope, target, user, err);
 	caller_of(req)->denied = r < 0;
 	if (r == 0 && t->translate)
 		r = t->translate(req, req->json, err);
 	if (r < 0)
 		return r;
+	if (t->flags & MCP_BACKGROUND)
+		return background_run(req, res, err);
 	if (!t->open)
 		return (t->handler ? t->handler : route->handler)(req, res, err);
-	auth_lease_take(auth, who_of(req), route->scope, vm, user, lease);
+	auth_lease_take(auth, who_of(req), route->scope, target, user, lease);
 	return t->open(req, work, err);
 }
 

@@ -142,11 +142,13 @@ static json_t *initialize(struct exchange *x, const struct mcp_msg *m)
 	if (mcp_session_open(deps_of(x->req)->mcp, who_of(x->req), (enum mcp_version)v, x->opened,
 	                     &err) < 0)
 		return mcp_error(m->id, MCP_BUSY, "%s", err.msg);
-	return mcp_result(m->id, json_pack("{s:s, s:{s:{s:b}}, s:{s:s, s:s, s:s}, s:s}",
-	                                   "protocolVersion", mcp_version_name((enum mcp_version)v),
-	                                   "capabilities", "tools", "listChanged", 0, "serverInfo",
-	                                   "name", "pando", "title", "Pando", "version",
-	                                   PANDO_VERSION, "instructions", instructions));
+	return mcp_result(
+	        m->id,
+	        json_pack("{s:s, s:{s:{s:b}, s:{s:b, s:b}, s:{s:b}}, s:{s:s, s:s, s:s}, s:s}",
+	                  "protocolVersion", mcp_version_name((enum mcp_version)v), "capabilities",
+	                  "tools", "listChanged", 0, "resources", "subscribe", 0, "listChanged", 0,
+	                  "prompts", "listChanged", 0, "serverInfo", "name", "pando", "title",
+	                  "Pando", "version", PANDO_VERSION, "instructions", instructions));
 }
 
 static json_t *tools_list(const struct mcp_msg *m)
@@ -210,6 +212,8 @@ static json_t *tools_call(struct exchange *x, const struct mcp_msg *m, bool alon
 
 static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
 {
+	json_t *j;
+
 	if (strcmp(m->method, "initialize") == 0) {
 		if (alone)
 			return initialize(x, m);
@@ -221,6 +225,8 @@ static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
 		return tools_list(m);
 	if (strcmp(m->method, "tools/call") == 0)
 		return tools_call(x, m, alone);
+	if ((j = mcp_resources(x->req, m)) || (j = mcp_prompts(m)))
+		return j;
 	return mcp_error(m->id, MCP_NO_METHOD, "there is no method '%.100s'", m->method);
 }
 

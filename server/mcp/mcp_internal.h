@@ -30,6 +30,7 @@ enum mcp_code { /* of JSON-RPC errors */
 	        MCP_INVALID_PARAMS = -32602,
 	        MCP_INTERNAL = -32603,
 	        MCP_BUSY = -32000,
+	        MCP_NO_RESOURCE = -32002,
 	        MCP_CANCELLED = -32800,
 };
 
@@ -107,6 +108,8 @@ struct mcp_work { /* filled in by a job's open() */
 #define MCP_WHOLE BIT(3)      /* the handler's JSON is the tool's result, content and all */
 #define MCP_OPEN_WORLD BIT(4) /* it reaches outside the server */
 #define MCP_AS_JSON BIT(5)    /* the route could also stream */
+#define MCP_BACKGROUND BIT(6) /* goes on without its client after MCP_AFTER_S */
+#define MCP_AFTER_S "20"      /* official clients wait for a minute */
 
 struct mcp_tool {
 	const char *name, *title, *text;
@@ -124,6 +127,8 @@ struct mcp_tool {
 	 * NULL: all. Applies to the array `list` if there is one. */
 	const char *list, *keep;
 };
+extern const struct mcp_tool mcp_vm_tools[], mcp_net_tools[], mcp_git_tools[];
+extern const size_t mcp_n_vm_tools, mcp_n_net_tools, mcp_n_git_tools;
 const struct mcp_tool *mcp_tool_find(const char *name); /* or NULL */
 json_t *mcp_tools_list(void);                           /* the result of tools/list */
 /* Rejects unknown or missing arguments. */
@@ -131,6 +136,10 @@ int mcp_check_args(const struct mcp_tool *t, const json_t *args, struct err *err
 const struct route *
 mcp_tool_route(const struct mcp_tool *t); /* NULL: this server does not have it */
 
+/* Is the argument a part of the path? {vm_id} is vmId. */
+bool mcp_in_path(const char *pattern, const char *name);
+/* As translate(): every argument that is not in the path is the query's member of that name. */
+int mcp_translate_query(struct request *req, json_t *args, struct err *err);
 /* Adds a value to the inner request's query. */
 int mcp_add_query(struct request *req, const char *name, const char *value, struct err *err);
 /*
@@ -165,6 +174,11 @@ void mcp_clip_done(struct mcp_clip *c);
 #define MCP_OUTPUT_MAX (4u << 20)
 #define MCP_TIMEOUT_DEFAULT 300000
 #define MCP_TIMEOUT_MAX 3600000
+
+/* ---- resources and prompts: resource.c, prompt.c ---- */
+/* The replies to a request of theirs; NULL: the method is another. */
+json_t *mcp_resources(struct request *req, const struct mcp_msg *m);
+json_t *mcp_prompts(const struct mcp_msg *m);
 
 /* ---- jobs: job.c ---- */
 struct mcp_job;

@@ -29,6 +29,7 @@
 #include "base/rate.h"
 #include "ports/ports_internal.h"
 #include "vm/vm.h"
+#include "vm/vmm.h"
 
 #define CLIENTS_PER_S 20 /* of one address, for long; 100 at once */
 #define CLIENTS_BURST 100
@@ -125,7 +126,7 @@ static int reload(struct ports *p, struct err *err) REQUIRES(&p->change)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		now[i] = (struct entry){ .row = rows[i], .fd = -1 };
-		if (!has_socket(p, &rows[i]))
+		if (!has_socket(p, &rows[i]) && vmm_has(p->vmm, rows[i].vm)) /* else a node's */
 			open_entry(p, &now[i]);
 	}
 	mutex_lock(&p->lock);

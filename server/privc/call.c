@@ -176,9 +176,9 @@ static void *reader_main(void *arg)
 
 static unsigned deadline_of(unsigned op)
 {
-	return op == PRIV_SPAWN  ? SPAWN_DEADLINE_MS
-	       : op == PRIV_KILL ? KILL_DEADLINE_MS
-	                         : CALL_DEADLINE_MS;
+	return op == PRIV_SPAWN || op == PRIV_SEED || op == PRIV_FORK ? SPAWN_DEADLINE_MS
+	       : op == PRIV_KILL                                      ? KILL_DEADLINE_MS
+	                                                              : CALL_DEADLINE_MS;
 }
 
 /* Sends the encoded request. The send lock is separate, so that replies can arrive meanwhile. */

@@ -71,14 +71,27 @@ struct priv_spawn {
 	int log_fd;      /* borrowed; stdout and stderr of QEMU */
 	uint32_t mem_mb; /* of the guest; the cgroup limit leaves room for QEMU itself */
 	uint32_t vcpus;
-	bool kvm; /* put /dev/kvm into the jail */
+	bool kvm;  /* put /dev/kvm into the jail */
+	bool seed; /* may be forked: -ENOTSUP where the host cannot */
 };
 #define PRIV_TAP_FD 9
 int privc_spawn(struct privc *c, const struct priv_spawn *s, struct proc *ret_proc,
                 struct err *err);
+/* A process that a seed has forked becomes a VM, and continues. */
+struct priv_fork {
+	const char *vm_id, *seed; /* the seed's id */
+	int slot;                 /* as in priv_spawn */
+	uint32_t mem_mb, vcpus;
+	int gate_fd; /* borrowed: where it waits, layers/control.h */
+	int pidfd;   /* borrowed: of that process */
+};
+int privc_fork(struct privc *c, const struct priv_fork *f, struct proc *ret_proc, struct err *err);
 /* SIGKILL for all of its processes, reap, remove its cgroup and record. Succeeds if it has already
  * ended. */
 int privc_kill(struct privc *c, const char *vm_id, struct err *err);
+/* Until when VMs may run: pando-priv ends them at that time (clock_boot_ms()) unless it was moved
+ * on; it never moves back. 0: for ever. -ESTALE: it has passed already. */
+int privc_fence(struct privc *c, uint64_t deadline_ms, struct err *err);
 /* How a VM's process ended: wait status as from waitpid(2), or -ENOENT / -EAGAIN (still running).
  */
 int privc_exit_status(struct privc *c, const char *vm_id, int *ret_status, struct err *err);

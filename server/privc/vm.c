@@ -40,7 +40,7 @@ static int copy_list(const char *const *from, const char **to, uint32_t max, uin
 
 int privc_spawn(struct privc *c, const struct priv_spawn *s, struct proc *ret_proc, struct err *err)
 {
-	struct priv_req m = { .op = PRIV_SPAWN };
+	struct priv_req m = { .op = s->seed ? PRIV_SEED : PRIV_SPAWN };
 	autoanswer struct privc_answer *a = NULL;
 	int fds[PRIV_SPAWN_FDS_MAX + 1];
 	int r = set_id(&m, s->vm_id, err);
@@ -60,6 +60,28 @@ int privc_spawn(struct privc *c, const struct priv_spawn *s, struct proc *ret_pr
 	if (s->n_fds)
 		memcpy(fds + 1, s->fds, s->n_fds * sizeof(int));
 	r = privc_call(c, &m, fds, s->n_fds + 1, &a, err);
+	if (r < 0)
+		return r;
+	*ret_proc = (struct proc){ .pid = (pid_t)a->rep.pid, .pidfd = TAKE_FD(a->fds[0]) };
+	return 0;
+}
+
+int privc_fork(struct privc *c, const struct priv_fork *f, struct proc *ret_proc, struct err *err)
+{
+	struct priv_req m = { .op = PRIV_FORK };
+	autoanswer struct privc_answer *a = NULL;
+	const int fds[] = { f->gate_fd, f->pidfd };
+	int r = set_id(&m, f->vm_id, err);
+
+	if (r < 0)
+		return r;
+	if (!priv_vm_id_valid(f->seed))
+		return err_set(err, -EINVAL, "'%s' is not a VM id", f->seed);
+	memcpy(m.fork.seed, f->seed, strlen(f->seed) + 1);
+	m.fork.slot = f->slot;
+	m.fork.mem_mb = f->mem_mb;
+	m.fork.vcpus = f->vcpus;
+	r = privc_call(c, &m, fds, 2, &a, err);
 	if (r < 0)
 		return r;
 	*ret_proc = (struct proc){ .pid = (pid_t)a->rep.pid, .pidfd = TAKE_FD(a->fds[0]) };
@@ -146,4 +168,12 @@ int privc_vm_stats(struct privc *c, const char *vm_id, struct priv_vm_stats *ret
 		                       .mem_bytes = a->rep.vm_stats[1],
 		                       .private_bytes = a->rep.vm_stats[2] };
 	return 0;
+}
+
+int privc_fence(struct privc *c, uint64_t deadline_ms, struct err *err)
+{
+	struct priv_req m = { .op = PRIV_FENCE, .fence_ms = deadline_ms };
+	autoanswer struct privc_answer *a = NULL;
+
+	return privc_call(c, &m, NULL, 0, &a, err);
 }

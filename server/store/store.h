@@ -2,10 +2,11 @@
 /*
  * store/store.h - all persistent state; all SQL is in this folder
  *
- * SQLite in WAL mode with synchronous=FULL; one connection under a mutex, so any thread may
+ * Two engines, the same statements (db_internal.h): a SQLite file in WAL mode with
+ * synchronous=FULL, or a PostgreSQL database. One connection under a mutex, so any thread may
  * call. Every function is one transaction: when it returns 0 the change is on
  * disk. Migrations are numbered and forward only; a database that is newer than the
- * program is rejected with an error message. The schema stays portable to PostgreSQL.
+ * program is rejected with an error message (store.c has the exception).
  *
  * Layers form trees by `parent`. A layer is in use while another layer, a
  * point or a VM refers to it; a point while a VM, a snapshot, a template or a cached
@@ -27,8 +28,17 @@ struct err;
 struct secrets;
 struct store;
 
-int store_open(const char *path, struct store **ret, struct err *err);
+/*
+ * where: a path, or postgresql://... A PostgreSQL database is this process's alone. -EACCES: wrong
+ * credentials; -ENOTCONN: not reachable; -EBUSY: another process has it; -ENOTSUP: newer than the
+ * program; -EMEDIUMTYPE: another program's; -EINVAL: it cannot be used like this.
+ */
+int store_open(const char *where, struct store **ret, struct err *err);
 struct store *store_close(struct store *s);
+/* Is it one that other machines could reach? Then the data directory does not have it. */
+bool store_is_shared(const struct store *s);
+/* As given to store_open(): may have a password. */
+const char *store_where(const struct store *s);
 
 /* ---- secrets: store_secret.c ---- */
 /* Have its secrets been sealed? Then they cannot be read or written before store_unlock(). */
@@ -66,7 +76,11 @@ struct store_layer {
 	uint64_t bytes;       /* of the file */
 	uint32_t crc;         /* data checksum; 0 with has_crc false: not sealed yet */
 	bool has_crc;
-	uint32_t depth; /* layers below it; 0: bottom. Computed by store_layer_add */
+	uint32_t depth;             /* layers below it; 0: bottom. Computed by store_layer_add */
+	char account[ACCOUNT_SIZE]; /* whose key it gets in the object store; "": the cluster's */
+	uint32_t chunks;            /* objects it has there, or may have; 0: none */
+	bool stored;                /* it is there, all of it */
+	char node[ID_SIZE];         /* that has its file; set by store_layer_add. "": no nodes */
 };
 int store_layer_add(struct store *s, const struct store_layer *l, struct err *err);
 int store_layer_get(struct store *s, const char *id, struct store_layer *ret, struct err *err);
@@ -95,6 +109,10 @@ struct store_point {
 	uint32_t state_crc; /* of the device state file */
 	uint64_t state_bytes;
 	int64_t created_ms;
+	char node[ID_SIZE];         /* as that of its layers */
+	char account[ACCOUNT_SIZE]; /* these three as of a layer */
+	uint32_t chunks;
+	bool stored;
 };
 /* Adds the point and seals/adds its layers in one transaction. new_layers may be NULL. */
 int store_point_add(struct store *s, const struct store_point *p,
@@ -111,8 +129,9 @@ int store_point_swap_layer(struct store *s, const char *from, const char *to, st
 int store_template_set(struct store *s, const char *key, const char *point, struct err *err);
 int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE], struct err *err);
 struct store_template {
-	char key[32], point[ID_SIZE];
+	char key[64], point[ID_SIZE];
 };
+/* Of a node: its own. */
 int store_template_list(struct store *s, struct store_template **ret, size_t *ret_n,
                         struct err *err);
 /* Fine when there is none, or when it has another point by now. */
@@ -130,7 +149,10 @@ struct store_vm {
 	                       a reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
 	char origin[ID_SIZE]; /* the point it is recreated from, or "" */
-	char why[16];         /* not in the row: what this change is due to, for webhooks; or "" */
+	/* Who may write the row, since how many owners, and who has its layers; "": no nodes. */
+	char node[ID_SIZE], home[ID_SIZE];
+	uint64_t epoch;
+	char why[16]; /* not in the row: what this change is due to, for webhooks; or "" */
 };
 struct store_note;
 /*
@@ -141,8 +163,9 @@ int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
                       const struct store_layer *new_layers, size_t n_layers,
                       const struct store_note *note, struct err *err);
 int store_vm_get(struct store *s, const char *id, struct store_vm *ret, struct err *err);
-int store_vm_list(struct store *s, const char *account /* NULL: all */, struct store_vm **ret,
-                  size_t *ret_n, struct err *err);
+/* account NULL: all, of a node its own. */
+int store_vm_list(struct store *s, const char *account, struct store_vm **ret, size_t *ret_n,
+                  struct err *err);
 /* Writes the whole row. new_layers/new_point (NULL, 0: none) are added in the same transaction. */
 int store_vm_update(struct store *s, const struct store_vm *v, const struct store_layer *new_layers,
                     size_t n_layers, const struct store_point *new_point, struct err *err);

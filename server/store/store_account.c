@@ -99,6 +99,11 @@ int store_probe(struct store *s, struct err *err)
 	return tx_commit(&t, err);
 }
 
+int account_locked(struct store *s, const char *id, struct store_account *ret, struct err *err)
+{
+	return row_get(s, &account_table, id, ret, err);
+}
+
 int store_account_get(struct store *s, const char *id, struct store_account *ret, struct err *err)
 {
 	LOCK_SCOPE(&s->lock);
@@ -154,6 +159,11 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		"DELETE FROM builds WHERE account = $1",
 		"DELETE FROM hook_deliveries WHERE account = $1",
 		"DELETE FROM hooks WHERE account = $1",
+		"DELETE FROM script_runs WHERE account = $1",
+		("DELETE FROM cron_attempts WHERE schedule IN "
+		 "(SELECT id FROM cron_schedules WHERE account = $1)"),
+		"DELETE FROM cron_executions WHERE account = $1",
+		"DELETE FROM cron_schedules WHERE account = $1",
 		"DELETE FROM feed WHERE account = $1",
 		"DELETE FROM feed_marks WHERE account = $1",
 		"DELETE FROM web_sessions WHERE account = $1 OR acting = $1",

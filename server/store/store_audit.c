@@ -36,11 +36,12 @@ static const char migration_2[] =
         "ALTER TABLE audit ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0;";
 /* The operator's account, where it acted as another one. */
 static const char migration_3[] = "ALTER TABLE audit ADD COLUMN operator TEXT;";
-static const char *const audit_migrations[] = { migration_1, migration_2, migration_3 };
+const char *const audit_migrations[] = { migration_1, migration_2, migration_3 };
+const unsigned audit_n_migrations = ARRAY_SIZE(audit_migrations);
 
-int store_audit_open(const char *path, struct store **ret, struct err *err)
+int store_audit_open(const char *where, struct store **ret, struct err *err)
 {
-	return store_open_with(path, audit_migrations, ARRAY_SIZE(audit_migrations), ret, err);
+	return store_open_log(where, audit_migrations, audit_n_migrations, ret, err);
 }
 
 static int add_record(struct store *s, const struct audit_record *a, struct err *err)
@@ -131,10 +132,11 @@ int store_audit_list(struct store *s, const struct audit_filter *f, struct audit
 	        &q, s,
 	        "SELECT seq, at_ms, account, key, identity, method, route, target, status, "
 	        "code, remote, trace, repeated, operator FROM audit WHERE seq < $1 AND seq > $2 "
-	        "AND at_ms < $3 AND at_ms > $4 AND ($5 IS NULL OR account = $5) "
-	        "AND ($6 IS NULL OR method = $6 OR route = $6 OR "
+	        "AND at_ms < $3 AND at_ms > $4 AND (CAST($5 AS TEXT) IS NULL OR "
+	        "account = $5) "
+	        "AND (CAST($6 AS TEXT) IS NULL OR method = $6 OR route = $6 OR "
 	        "     method || ' ' || route = $6) "
-	        "AND ($7 IS NULL OR target = $7 OR target LIKE $7 || '/%' OR "
+	        "AND (CAST($7 AS TEXT) IS NULL OR target = $7 OR target LIKE $7 || '/%' OR "
 	        "     target LIKE '%/' || $7) ORDER BY seq DESC LIMIT $8",
 	        err);
 	if (r < 0)

@@ -2,10 +2,11 @@
 /*
  * store/store_audit.h - the audit log: who did what, when, and with which result; for auth/
  *
- * A separate database (audit.db), so that writing the log never waits for, nor delays, the
- * writes that requests wait for. Rows are added and, when they are older than the operator
- * wants to keep, deleted; there is no function that changes one. The time a key or
- * token was last used is here too: it changes with every request and nothing depends on it.
+ * A separate database (audit.db; in PostgreSQL: tables and a connection of its own), so that
+ * writing the log never waits for, nor delays, the writes that requests wait for. Rows are added
+ * and, when they are older than the operator wants to keep, deleted; there is no function that
+ * changes one. The time a key or token was last used is here too: it changes with every request and
+ * nothing depends on it.
  */
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "store/store_backup.h"
 
 #include <errno.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <sys/stat.h>
 

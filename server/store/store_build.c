@@ -79,9 +79,9 @@ const char *build_state_name(enum build_state s)
 	return state_words[s];
 }
 
-#define OLDER                                                                              \
-	"(SELECT id FROM builds WHERE account = $1 ORDER BY started_ms DESC, id LIMIT -1 " \
-	"OFFSET $2)"
+#define OLDER                                                                           \
+	"(SELECT id FROM builds WHERE account = $1 ORDER BY started_ms DESC, id LIMIT " \
+	"1000000000 OFFSET $2)" /* SQLite has no OFFSET alone, PostgreSQL no LIMIT -1 */
 static int prune(struct store *s, const char *account, struct err *err)
 {
 	static const struct {
@@ -112,6 +112,8 @@ int store_build_add(struct store *s, const struct store_build *b, struct err *er
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &build_table, b, err)) < 0 ||
+	    (r = node_mark_locked(s, "UPDATE builds SET node = $1 WHERE id = $2", b->id, err)) <
+	            0 ||
 	    (r = outbox_started_locked(s, b, err)) < 0 || (r = prune(s, b->account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -151,7 +153,8 @@ int store_build_list(struct store *s, const char *account, int state, uint32_t l
 	return r;
 }
 
-static int fail_all(struct store *s, const char *sql, const char *why, struct err *err)
+static int fail_all(struct store *s, const char *sql, const char *why, const char *node,
+                    struct err *err)
 {
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s, sql, err);
@@ -159,10 +162,27 @@ static int fail_all(struct store *s, const char *sql, const char *why, struct er
 	if (r < 0)
 		return r;
 	query_bind_text(&q, why);
-	if (strstr(sql, "$2"))
+	if (strstr(sql, "$3"))
 		query_bind_i64(&q, clock_wall_ms());
+	query_bind_text(&q, node);
 	r = query_run(&q, err);
 	return r < 0 ? r : 0;
+}
+
+int build_fail_locked(struct store *s, const char *node, const char *why, struct err *err)
+{
+	int r;
+
+	if ((r = outbox_unfinished_locked(s, node, why, err)) < 0 ||
+	    (r = fail_all(s,
+	                  "UPDATE builds SET state = 'failed', failure = $1, finished_ms = $2,"
+	                  " updated_ms = $2 WHERE state IN ('pending', 'running') AND node = $3",
+	                  why, node, err)) < 0)
+		return r;
+	return fail_all(s,
+	                "UPDATE snapshots SET state = 'failed', failure = $1"
+	                " WHERE state = 'building' AND node = $2",
+	                why, node, err);
 }
 
 int store_build_fail_unfinished(struct store *s, const char *why, struct err *err)
@@ -170,15 +190,7 @@ int store_build_fail_unfinished(struct store *s, const char *why, struct err *er
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = outbox_unfinished_locked(s, why, err)) < 0 ||
-	    (r = fail_all(s,
-	                  "UPDATE builds SET state = 'failed', failure = $1, finished_ms = $2,"
-	                  " updated_ms = $2 WHERE state IN ('pending', 'running')",
-	                  why, err)) < 0 ||
-	    (r = fail_all(s,
-	                  "UPDATE snapshots SET state = 'failed', failure = $1"
-	                  " WHERE state = 'building'",
-	                  why, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = build_fail_locked(s, s->node, why, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -232,7 +244,7 @@ static const char list_logs[] =
         "SELECT l.build_id, l.seq, l.at_ms, l.phase, l.message"
         " FROM builds b JOIN build_logs l ON l.build_id = b.id"
         " WHERE b.account = $1 AND ($2 = '' OR b.id = $2) AND ($3 = '' OR b.request_id = $3)"
-        " AND ($4 = '' OR instr(lower(l.message), lower($4)) > 0)"
+        " AND ($4 = '' OR replace(lower(l.message), lower($4), '') <> lower(l.message))"
         " AND l.at_ms >= $5 AND l.at_ms <= $6"
         " AND (l.at_ms < $7 OR (l.at_ms = $7 AND l.seq < $8))"
         " ORDER BY l.at_ms DESC, l.seq DESC, l.build_id LIMIT $9";

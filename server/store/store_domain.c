@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -226,11 +227,6 @@ int store_domain_wildcard(struct store *s, const char *domain, struct err *err)
 
 /* ---- mappings ---- */
 
-int mappings_drop_locked(struct store *s, const char *vm, struct err *err)
-{
-	return run_text(s, "DELETE FROM domain_mappings WHERE vm = $1", &vm, 1, err);
-}
-
 static int vm_there(struct store *s, const struct store_mapping *m, struct err *err)
 {
 	autoquery struct query q = { 0 };
@@ -251,6 +247,22 @@ static int tell_mapping(struct store *s, const char *type, const struct store_ma
 	                        json_pack("{s:s, s:s, s:i}", "domain", m->domain, "vmId", m->vm,
 	                                  "vmPort", (int)m->port),
 	                        err);
+}
+
+int mappings_drop_locked(struct store *s, const char *vm, struct err *err)
+{
+	void *p = NULL;
+	size_t n = 0;
+	int r = row_list(s, &mapping_table, "WHERE vm = $1 ORDER BY created_ms, domain", &vm, 1, &p,
+	                 &n, err);
+	const struct store_mapping *m = p;
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = tell_mapping(s, "domain.unmapped", &m[i], err);
+	if (r >= 0 && n)
+		r = run_text(s, "DELETE FROM domain_mappings WHERE vm = $1", &vm, 1, err);
+	free(p);
+	return r;
 }
 
 int store_mapping_put(struct store *s, const struct store_mapping *m, struct store_mapping *ret,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/rate.h"
 #include "store/store_internal.h"
 
 #define PRUNE_EVERY 64 /* events */
@@ -78,6 +79,19 @@ static int find_seq(struct store *s, const char *sql, const char *text, int64_t 
 	return query_read_end(&q, err);
 }
 
+/* The number of the last event that there was, even if it was dropped since. */
+static int find_last(struct store *s, int64_t *ret, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s, s->db->ops->feed_last, err);
+
+	*ret = 0;
+	if (r < 0 || (r = query_step(&q, err)) <= 0)
+		return r;
+	*ret = query_read_i64(&q, 0, INT64_MAX);
+	return query_read_end(&q, err);
+}
+
 static int drop(struct store *s, const char *sql, const char *account, int64_t seq, struct err *err)
 {
 	autoquery struct query q = { 0 };
@@ -118,8 +132,9 @@ static int insert(struct store *s, const struct feed_note *n, struct err *err)
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
 	                    "INSERT INTO feed (account, at_ms, type, vm, body) "
-	                    "VALUES ($1, $2, $3, $4, $5)",
+	                    "VALUES ($1, $2, $3, $4, $5) RETURNING seq",
 	                    err);
+	int64_t seq;
 
 	if (r < 0)
 		return r;
@@ -128,11 +143,11 @@ static int insert(struct store *s, const struct feed_note *n, struct err *err)
 	query_bind_text(&q, n->type);
 	query_bind_text(&q, n->vm);
 	query_bind_text(&q, n->text);
-	if ((r = query_run(&q, err)) < 0)
+	if ((r = query_step(&q, err)) < 0)
 		return r;
+	seq = query_read_i64(&q, 0, INT64_MAX);
 	query_done(&q);
-	if (sqlite3_last_insert_rowid(s->db) % PRUNE_EVERY == 0 &&
-	    (r = prune(s, n->account, err)) < 0)
+	if (seq % PRUNE_EVERY == 0 && (r = prune(s, n->account, err)) < 0)
 		return r;
 	if (s->feed_fn)
 		s->feed_fn(s->feed_ctx, n->account);
@@ -160,11 +175,7 @@ static int write_queue(struct store *s, struct err *err)
 	s->feed_was_lost |= lost;
 	for (; r >= 0 && n; n = n->next)
 		r = insert(s, n, err);
-	if (r >= 0 && lost &&
-	    (r = find_seq(s,
-	                  "SELECT seq FROM sqlite_sequence WHERE name = $1 "
-	                  "AND 0 = $2",
-	                  "feed", 0, &seq, err)) >= 0)
+	if (r >= 0 && lost && (r = find_last(s, &seq, err)) >= 0)
 		r = set_mark(s, "", seq, err);
 	return MIN(r, 0);
 }
@@ -254,6 +265,30 @@ void store_feed_note(struct store *s, const char *account, const char *type, con
 	mutex_unlock(&s->feed_lock);
 }
 
+int feed_refusals_open(struct store *s, struct err *err)
+{
+	return rate_new(&(struct rate_conf){ .per_s = 1.0 / FEED_REFUSED_S,
+	                                     .burst = 1,
+	                                     .slots = FEED_REFUSED_MAX },
+	                &s->refusals, err);
+}
+
+void store_feed_refused(struct store *s, const char *account, const char *quota, enum err_code code,
+                        int64_t limit, int64_t current, int64_t requested)
+{
+	struct rate_answer since = { 0 };
+	char name[ACCOUNT_SIZE + 32];
+
+	snprintf(name, sizeof(name), "%s %s", account, quota);
+	if (!*account || !rate_take(s->refusals, name, &since))
+		return;
+	store_feed_note(s, account, "quota.refused", "", "quota",
+	                json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "name", quota, "code",
+	                          err_code_name(code), "limit", (json_int_t)limit, "current",
+	                          (json_int_t)current, "requested", (json_int_t)requested, "before",
+	                          (json_int_t)since.missed));
+}
+
 int store_feed_flush(struct store *s, struct err *err)
 {
 	autotx struct tx t = { 0 };
@@ -285,6 +320,7 @@ void feed_close(struct store *s)
 	notes_free(s->feed_taken);
 	notes_free(s->feed_queue);
 	mutex_destroy(&s->feed_lock);
+	rate_free(s->refusals);
 }
 
 /* ---- reading ---- */
@@ -338,8 +374,7 @@ int store_feed_range(struct store *s, const char *account, int64_t *ret_last, in
                      struct err *err)
 {
 	LOCK_SCOPE(&s->lock);
-	int r = find_seq(s, "SELECT seq FROM sqlite_sequence WHERE name = $1 AND 0 = $2", "feed", 0,
-	                 ret_last, err);
+	int r = find_last(s, ret_last, err);
 
 	if (r < 0)
 		return r;

@@ -17,12 +17,15 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "store/store.h"
 
 #define FEED_KEPT 4096 /* events of an account */
 #define FEED_KEEP_MS (INT64_C(24) * 3600 * 1000)
 #define FEED_QUEUE_MAX 8192 /* notes that wait to be written */
 #define FEED_TYPE_SIZE 24
+#define FEED_REFUSED_S 10     /* between two events of one refused quota */
+#define FEED_REFUSED_MAX 1024 /* accounts and quotas that are remembered for that */
 
 struct store_feed_event {
 	int64_t seq, at_ms;
@@ -43,6 +46,13 @@ int store_feed_range(struct store *s, const char *account, int64_t *ret_last, in
  */
 void store_feed_note(struct store *s, const char *account, const char *type, const char *vm,
                      const char *member, json_t *about_consume);
+/*
+ * A quota was used up: "quota.refused", like store_feed_note(). The same one of an account is told
+ * once in FEED_REFUSED_S; then the event says how many there were since the last. The name and the
+ * unit are those of /v1/accounts.
+ */
+void store_feed_refused(struct store *s, const char *account, const char *quota, enum err_code code,
+                        int64_t limit, int64_t current, int64_t requested);
 int store_feed_flush(struct store *s, struct err *err);
 /*
  * fn(account) when an event was written (its transaction is still open, so whoever reads now waits

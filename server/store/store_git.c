@@ -2,6 +2,7 @@
 /* store_git.c - owners and sizes of repositories, and their large files */
 #include "store/store_git.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,14 +115,15 @@ int store_repo_delete(struct store *s, const char *id, struct err *err)
 	return tx_commit(&t, err);
 }
 
-/* A pattern for LIKE ... ESCAPE '\' that finds the text anywhere. */
+/* A pattern for LIKE ... ESCAPE '\' that finds the text anywhere, in lower case: SQLite's LIKE does
+ * not tell ASCII letters apart by case, PostgreSQL's does. */
 static void like_anywhere(const char *text, struct buf *ret)
 {
 	buf_put_u8(ret, '%');
 	for (; *text; text++) {
 		if (strchr("%_\\", *text))
 			buf_put_u8(ret, '\\');
-		buf_put_u8(ret, (uint8_t)*text);
+		buf_put_u8(ret, (uint8_t)tolower((unsigned char)*text));
 	}
 	buf_put(ret, "%", 2);
 }
@@ -132,7 +134,7 @@ static int count_repos(struct store *s, const char *account, const char *like, i
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
 	                    "SELECT COUNT(*) FROM git_repos WHERE account = $1 AND "
-	                    "(name LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\')",
+	                    "(LOWER(name) LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\')",
 	                    err);
 
 	if (r < 0)
@@ -165,7 +167,8 @@ int store_repo_list(struct store *s, const char *account, const char *search, in
 	const char *args[] = { account, (const char *)like.p, lim, off };
 	r = row_list(
 	        s, &repo_table,
-	        "WHERE account = $1 AND (name LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\') "
+	        "WHERE account = $1 "
+	        "AND (LOWER(name) LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\') "
 	        "ORDER BY created_ms DESC, id LIMIT CAST($3 AS BIGINT) OFFSET CAST($4 AS BIGINT)",
 	        args, 4, &p, ret_n, err);
 	if (r >= 0)

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +19,7 @@
 #include "base/err.h"
 #include "base/lock.h"
 #include "secret/secret.h"
+#include "store/db_internal.h"
 #include "store/store.h"
 #include "store/store_account.h"
 
@@ -29,11 +29,14 @@
 
 struct store {
 	struct mutex lock; /* guards everything below and the connection itself */
-	sqlite3 *db;       /* owned */
+	struct db *db;     /* owned */
+	char *where;       /* owned */
 	const char *const
 	        *migrations; /* of this database: store_migrations or those of the audit log */
 	unsigned n_migrations;
-	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
+	bool log;                               /* of requests */
+	const char *ledger;                     /* the table of steps that were applied */
+	struct db_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
 	unsigned n_stmts;
 	struct secrets *secrets;       /* weak; NULL: store_unlock() was not called */
 	bool sealed;                   /* secret columns are sealed */
@@ -51,6 +54,11 @@ struct store {
 	bool feed_was_lost;
 	void (*feed_fn)(void *ctx, const char *account); /* changed with both locks */
 	void *feed_ctx;
+	/* store_node.c: written once, at start. "": there are no nodes */
+	char node[ID_SIZE];
+	uint64_t node_gen;
+	struct vm_quota node_quota;
+	struct rate *refusals; /* owned; of quotas, told to those who follow the account */
 };
 
 /* ---- store_reserve.c: space for transactions on a full disk ---- */
@@ -64,7 +72,7 @@ void reserve_close(struct store *s);
 /* A statement in use: bind in order, step, read columns in order. Reset at the end of the scope. */
 struct query {
 	struct store *s;
-	sqlite3_stmt *st;
+	struct db_stmt *st;
 	int n_bound, n_read;
 	int failed; /* sticky -errno of a bind or a read */
 };
@@ -84,13 +92,11 @@ int query_run(struct query *q, struct err *err);
 int query_count(struct store *s, const char *sql, const char *arg, struct err *err);
 /* Next column of the row. A value that does not fit makes query_read_end() fail. */
 void query_read_text(struct query *q, char *dst, size_t size); /* NULL reads as "" */
-char *query_read_strdup(struct query *q); /* the caller frees; NULL reads as "" */
+char *query_read_strdup(struct query *q);     /* the caller frees; NULL reads as "" */
+const char *query_peek_text(struct query *q); /* not read yet; valid until the next step */
 int64_t query_read_i64(struct query *q, int64_t min, int64_t max);
 double query_read_double(struct query *q);
 int query_read_end(struct query *q, struct err *err);
-
-/* -errno and a message for the connection's last error. */
-int store_fail(struct store *s, int rc, struct err *err, const char *what);
 
 /* A write transaction: takes the lock; rolls back at the end of the scope unless committed. */
 struct tx {
@@ -191,10 +197,42 @@ int records_drop_locked(struct store *s, const char *domain, struct err *err);
 int run_text(struct store *s, const char *sql, const char *const *args, size_t n, struct err *err);
 
 /* ---- store.c ---- */
-int store_open_with(const char *path, const char *const *migrations, unsigned n_migrations,
+/* A path, or postgresql://... */
+int store_open_with(const char *where, const char *const *migrations, unsigned n_migrations,
                     struct store **ret, struct err *err);
+/* The same for the log of requests (store_audit.h). */
+int store_open_log(const char *where, const char *const *migrations, unsigned n_migrations,
+                   struct store **ret, struct err *err);
+/* Facts about the database itself; under the lock. *ret NULL: there is no such row. */
+int meta_get(struct store *s, const char *key, char **ret, struct err *err);
+int meta_put(struct store *s, const char *key, const char *value, struct err *err); /* NULL: none */
 
-extern const struct table vm_table, snapshot_table, point_table;
+/* The same; node: NULL, or the id of this node. */
+int store_open_as(const char *where, const char *node, struct store **ret, struct err *err);
+
+/* ---- store_node.c; under the lock, in a transaction. Without nodes they do nothing. ---- */
+#define NODE_KEY_SIZE (ID_SIZE + 1 + SPEC_KEY_SIZE)
+/* Is the lease still that of this process, and the VM's row as this node knows it? -ESTALE */
+int node_holds_locked(struct store *s, struct err *err);
+int node_owns_locked(struct store *s, const struct store_vm *v, struct err *err);
+/* After VMs were added: is the account within its quotas, counted over all nodes? -EDQUOT */
+int node_quota_locked(struct store *s, const char *account, struct err *err);
+/* A row that was added is this node's. */
+int node_mark_locked(struct store *s, const char *sql, const char *id, struct err *err);
+/* What a node was building has failed. */
+int build_fail_locked(struct store *s, const char *node, const char *why, struct err *err);
+/* Attempts of schedules that a node was running have failed; the next ones are due at once. */
+int cron_fail_locked(struct store *s, const char *node, const char *why, struct err *err);
+/* The same of runs of scripts, of a node that will not come back. */
+int run_fail_locked(struct store *s, const char *node, struct err *err);
+int vm_bury_locked(struct store *s, const struct store_vm *v, const char *reason, struct err *err);
+int account_locked(struct store *s, const char *id, struct store_account *ret, struct err *err);
+/* The key of what each node has of its own: "nd-.../key". */
+const char *node_key(const struct store *s, const char *key, char ret[NODE_KEY_SIZE]);
+/* The reverse, in place. */
+void node_key_strip(const struct store *s, char *key);
+
+extern const struct table vm_table, snapshot_table, point_table, layer_table;
 
 /* ---- store_tree.c ---- */
 /* Before points are deleted: their children get the nearest remaining ancestor as
@@ -210,14 +248,25 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 /* Entry n takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
+/* Programs that know at least this version can use a database of the present one. Never lowered;
+ * raised by a step that takes away what they use (store_schema.c). */
+extern const unsigned store_schema_oldest;
+/* store_audit.c: those of the log of requests */
+extern const char *const audit_migrations[];
+extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
-        migration_26[], migration_27[]; /* store_schema_21.c */
+        migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
+extern const char migration_30[];                                       /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */
 int triggers_drop_locked(struct store *s, const char *repo, struct err *err);
 /* store_sync.c: likewise */
 int sync_drop_locked(struct store *s, const char *repo, struct err *err);
+
+/* store_object.c: objects that nobody needs from then on */
+int object_garbage_locked(struct store *s, const char *object, uint32_t chunks, int64_t at_ms,
+                          struct err *err);
 
 /* ---- store_hook.c ---- */
 struct store_hook;
@@ -248,7 +297,7 @@ int outbox_phase_locked(struct store *s, const struct store_phase *p, struct err
 /* After the notes of an existing VM have changed. */
 int outbox_noted_locked(struct store *s, const char *vm_id, struct err *err);
 /* Before all unfinished builds and snapshots are marked as failed. */
-int outbox_unfinished_locked(struct store *s, const char *why, struct err *err);
+int outbox_unfinished_locked(struct store *s, const char *node, const char *why, struct err *err);
 /* ---- store_feed.c: what accounts can follow, in the transaction of the change ---- */
 int feed_put_locked(struct store *s, const char *account, const char *type, const char *vm,
                     const char *member, json_t *about, struct err *err);
@@ -257,6 +306,7 @@ int feed_tell_locked(struct store *s, const char *account, const char *type, con
                      const char *member, json_t *about_consume, struct err *err);
 /* The transaction was committed, or rolled back: then its notes wait again. */
 void feed_tx_over(struct store *s, bool committed);
+int feed_refusals_open(struct store *s, struct err *err);
 void feed_close(struct store *s);
 
 /* store_note.c: under the lock; env is left out. 1: there are some. The caller frees. */

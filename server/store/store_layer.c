@@ -25,8 +25,12 @@ static const struct col layer_cols[] = {
 	COL_AT(COL_U32, store_layer, crc, "crc"),
 	COL_AT(COL_BOOL, store_layer, has_crc, "has_crc"),
 	COL_AT(COL_U32, store_layer, depth, "depth"),
+	COL_AT(COL_TEXT, store_layer, node, "node"),
+	COL_AT(COL_TEXT, store_layer, account, "account"),
+	COL_AT(COL_U32, store_layer, chunks, "chunks"),
+	COL_AT(COL_BOOL, store_layer, stored, "stored"),
 };
-static const struct table layer_table = {
+const struct table layer_table = {
 	.name = "layers",
 	.cols = layer_cols,
 	.n_cols = ARRAY_SIZE(layer_cols),
@@ -40,6 +44,7 @@ int layer_add_locked(struct store *s, const struct store_layer *l, struct err *e
 	int r;
 
 	row.depth = 0;
+	snprintf(row.node, sizeof(row.node), "%s", s->node);
 	if (row.parent[0]) {
 		r = row_get(s, &layer_table, row.parent, &parent, err);
 		if (r < 0)
@@ -183,8 +188,12 @@ int store_layer_list(struct store *s, struct store_layer **ret, size_t *ret_n, s
 	void *p = NULL;
 	int r;
 
+	const char *node = s->node;
+
 	LOCK_SCOPE(&s->lock);
-	r = row_list(s, &layer_table, "ORDER BY depth, id", NULL, 0, &p, ret_n, err);
+	r = *node ? row_list(s, &layer_table, "WHERE node = $1 ORDER BY depth, id", &node, 1, &p,
+	                     ret_n, err)
+	          : row_list(s, &layer_table, "ORDER BY depth, id", NULL, 0, &p, ret_n, err);
 	if (r >= 0)
 		*ret = p;
 	return r;

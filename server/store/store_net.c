@@ -157,14 +157,19 @@ int store_net_drop(struct store *s, const char *vm_id, struct err *err)
 
 int store_net_sweep(struct store *s, struct err *err)
 {
+	/* A VM that another node is making has these before its own row. */
+	static const char *const gone[] = {
+		"DELETE FROM vm_egress WHERE vm_id NOT IN (SELECT id FROM vms) AND "
+		"NOT EXISTS (SELECT 1 FROM nodes WHERE alive = 1 AND id <> $1)",
+		"DELETE FROM vpc_nics WHERE vm_id NOT IN (SELECT id FROM vms) AND "
+		"NOT EXISTS (SELECT 1 FROM nodes WHERE alive = 1 AND id <> $1)",
+	};
 	autotx struct tx t = { 0 };
+	const char *node = s->node;
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = run_text(s, "DELETE FROM vm_egress WHERE vm_id NOT IN (SELECT id FROM vms)", NULL,
-	                  0, err)) < 0 ||
-	    (r = run_text(s, "DELETE FROM vpc_nics WHERE vm_id NOT IN (SELECT id FROM vms)", NULL,
-	                  0, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = run_text(s, gone[0], &node, 1, err)) < 0 ||
+	    (r = run_text(s, gone[1], &node, 1, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -36,6 +36,7 @@ static const char *const quiet_names[] = {
 	"vm.state",      "vm.changed",    "snapshot.started", "snapshot.changed",
 	"build.started", "build.phase",   "git.push",         "git.delivery",
 	"git.sync",      "domain.mapped", "domain.unmapped",  "vpc.changed",
+	"quota.refused", "run.started",   "run.finished",     "cron.execution",
 };
 
 bool event_covers(const char *pattern, const char *type)
@@ -510,16 +511,16 @@ int outbox_phase_locked(struct store *s, const struct store_phase *p, struct err
 	                        err);
 }
 
-int outbox_unfinished_locked(struct store *s, const char *why, struct err *err)
+int outbox_unfinished_locked(struct store *s, const char *node, const char *why, struct err *err)
 {
 	autofree void *builds = NULL, *snapshots = NULL;
 	size_t n_builds = 0, n_snapshots = 0;
 	int r;
 
-	if ((r = row_list(s, &build_table, "WHERE state IN ('pending', 'running')", NULL, 0,
-	                  &builds, &n_builds, err)) < 0 ||
-	    (r = row_list(s, &snapshot_table, "WHERE state = 'building'", NULL, 0, &snapshots,
-	                  &n_snapshots, err)) < 0)
+	if ((r = row_list(s, &build_table, "WHERE state IN ('pending', 'running') AND node = $1",
+	                  &node, 1, &builds, &n_builds, err)) < 0 ||
+	    (r = row_list(s, &snapshot_table, "WHERE state = 'building' AND node = $1", &node, 1,
+	                  &snapshots, &n_snapshots, err)) < 0)
 		return MIN(r, 0);
 	for (size_t i = 0; r >= 0 && i < n_builds; i++)
 		r = publish_build(s, (struct store_build *)builds + i, BUILD_FAILED, why, err);

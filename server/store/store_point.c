@@ -31,6 +31,10 @@ static const struct col point_cols[] = {
 	COL_AT(COL_U32, store_point, state_crc, "state_crc"),
 	COL_AT(COL_U64, store_point, state_bytes, "state_bytes"),
 	COL_AT(COL_I64, store_point, created_ms, "created_ms"),
+	COL_AT(COL_TEXT, store_point, node, "node"),
+	COL_AT(COL_TEXT, store_point, account, "account"),
+	COL_AT(COL_U32, store_point, chunks, "chunks"),
+	COL_AT(COL_BOOL, store_point, stored, "stored"),
 };
 const struct table point_table = {
 	.name = "points",
@@ -45,6 +49,7 @@ int point_add_locked(struct store *s, const struct store_point *p, struct err *e
 	struct store_point row = *p;
 	int r = line_living_locked(s, p->parent, row.parent, err);
 
+	snprintf(row.node, sizeof(row.node), "%s", s->node);
 	return r < 0 ? r : row_insert(s, &point_table, &row, err);
 }
 
@@ -72,8 +77,12 @@ int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, s
 	void *p = NULL;
 	int r;
 
+	const char *node = s->node;
+
 	LOCK_SCOPE(&s->lock);
-	r = row_list(s, &point_table, "ORDER BY created_ms, id", NULL, 0, &p, ret_n, err);
+	r = *node ? row_list(s, &point_table, "WHERE node = $1 ORDER BY created_ms, id", &node, 1,
+	                     &p, ret_n, err)
+	          : row_list(s, &point_table, "ORDER BY created_ms, id", NULL, 0, &p, ret_n, err);
 	if (r >= 0)
 		*ret = p;
 	return r;
@@ -156,6 +165,7 @@ int store_template_set(struct store *s, const char *key, const char *point, stru
 {
 	autotx struct tx t = { 0 };
 	autoquery struct query q = { 0 };
+	char own[NODE_KEY_SIZE];
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
@@ -164,7 +174,7 @@ int store_template_set(struct store *s, const char *key, const char *point, stru
 	                     "ON CONFLICT (key) DO UPDATE SET point = excluded.point",
 	                     err)) < 0)
 		return r;
-	query_bind_text(&q, key);
+	query_bind_text(&q, node_key(s, key, own));
 	query_bind_text(&q, point);
 	if ((r = query_run(&q, err)) < 0)
 		return err_wrap(err, r, "set template '%s'", key);
@@ -176,13 +186,13 @@ int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE]
 {
 	LOCK_SCOPE(&s->lock);
 	autoquery struct query q = { 0 };
-	char point[ID_SIZE];
+	char point[ID_SIZE], own[NODE_KEY_SIZE];
 	int r;
 
 	r = query_begin(&q, s, "SELECT point FROM templates WHERE key = $1", err);
 	if (r < 0)
 		return r;
-	query_bind_text(&q, key);
+	query_bind_text(&q, node_key(s, key, own));
 	if ((r = query_step(&q, err)) < 0)
 		return r;
 	if (r == 0)
@@ -212,8 +222,15 @@ int store_template_list(struct store *s, struct store_template **ret, size_t *re
 	void *p = NULL;
 	int r;
 
+	const char *own[] = { s->node };
+
 	LOCK_SCOPE(&s->lock);
-	r = row_list(s, &template_table, "ORDER BY key", NULL, 0, &p, ret_n, err);
+	r = *s->node ? row_list(s, &template_table,
+	                        "WHERE key LIKE CAST($1 AS TEXT) || '/%' ORDER BY key", own, 1, &p,
+	                        ret_n, err)
+	             : row_list(s, &template_table, "ORDER BY key", NULL, 0, &p, ret_n, err);
+	for (size_t i = 0; r >= 0 && i < *ret_n; i++)
+		node_key_strip(s, ((struct store_template *)p)[i].key);
 	if (r >= 0)
 		*ret = p;
 	return r;
@@ -223,13 +240,14 @@ int store_template_drop(struct store *s, const char *key, const char *point, str
 {
 	autotx struct tx t = { 0 };
 	autoquery struct query q = { 0 };
+	char own[NODE_KEY_SIZE];
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = query_begin(&q, s, "DELETE FROM templates WHERE key = $1 AND point = $2", err)) <
 	            0)
 		return r;
-	query_bind_text(&q, key);
+	query_bind_text(&q, node_key(s, key, own));
 	query_bind_text(&q, point);
 	r = query_run(&q, err);
 	return r < 0 ? r : tx_commit(&t, err);

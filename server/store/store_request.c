@@ -53,8 +53,8 @@ int store_request_add(struct store *s, const struct store_request *v, struct err
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = prune(s, v->account, err)) < 0 ||
 	    (r = query_begin(&q, s,
-	                     "INSERT INTO background_requests (" COLUMNS ", body) "
-	                     "VALUES ($1, $2, $3, $4, $5, $6, 0, 0, '')",
+	                     "INSERT INTO background_requests (" COLUMNS ", body, node) "
+	                     "VALUES ($1, $2, $3, $4, $5, $6, 0, 0, '', $7)",
 	                     err)) < 0)
 		return r;
 	query_bind_text(&q, v->id);
@@ -63,6 +63,7 @@ int store_request_add(struct store *s, const struct store_request *v, struct err
 	query_bind_text(&q, v->idem_key);
 	query_bind_text(&q, v->idem_hash);
 	query_bind_i64(&q, v->created_ms);
+	query_bind_text(&q, s->node);
 	if ((r = query_run(&q, err)) < 0)
 		return err_wrap(err, r, "keep request '%s'", v->id);
 	query_done(&q);
@@ -97,7 +98,7 @@ int store_request_finish(struct store *s, const char *id, unsigned status, const
 /* Plain while it runs, and if the server was restarted: a constant. */
 static char *query_read_body(struct query *q, const char *id)
 {
-	const char *v = (const char *)sqlite3_column_text(q->st, q->n_read);
+	const char *v = query_peek_text(q);
 
 	return v && secret_is_sealed(v) ? query_read_secret(q, body_of(id)) : query_read_strdup(q);
 }
@@ -167,12 +168,13 @@ int store_request_lost(struct store *s, unsigned status, const char *body, struc
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = query_begin(&q, s,
 	                     "UPDATE background_requests SET done_ms = $1, status = $2, body = $3 "
-	                     "WHERE done_ms = 0",
+	                     "WHERE done_ms = 0 AND node = $4",
 	                     err)) < 0)
 		return r;
 	query_bind_i64(&q, clock_wall_ms());
 	query_bind_i64(&q, status);
 	query_bind_text(&q, body);
+	query_bind_text(&q, s->node);
 	if ((n = query_run(&q, err)) < 0)
 		return n;
 	query_done(&q);

@@ -11,6 +11,15 @@
  * depends on. points.parent and source_vm are history, not dependencies, so they are
  * plain text and may name what is gone.
  *
+ * Expand, then contract: several machines may share a PostgreSQL database, and while they are
+ * upgraded one after the other, programs of the version before go on with the new schema. So from
+ * step 28 on a step only expands: new tables, new indexes that are not unique, new columns that may
+ * be NULL or have a default. Programs name the columns that they write, so old ones do not notice.
+ * What is to go (a column, a table, a rule) goes in a later step, when no program that is still
+ * supported uses it; that step raises store_schema_oldest to the first version whose programs do
+ * without, and is listed with it in tests/unit/test_store_schema.c, which rejects all others. The
+ * log of requests (store_audit.c) only expands from its step 4 on.
+ *
  * Steps from 21 on are in store_schema_21.c.
  */
 #include "store/store_internal.h"
@@ -538,11 +547,12 @@ static const char migration_20[] =
         "CREATE INDEX vm_notes_account ON vm_notes (account);"
         "ALTER TABLE vms ADD COLUMN delete_at_ms BIGINT NOT NULL DEFAULT 0;";
 
-const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
-	                                 migration_5,  migration_6,  migration_7,  migration_8,
-	                                 migration_9,  migration_10, migration_11, migration_12,
-	                                 migration_13, migration_14, migration_15, migration_16,
-	                                 migration_17, migration_18, migration_19, migration_20,
-	                                 migration_21, migration_22, migration_23, migration_24,
-	                                 migration_25, migration_26, migration_27 };
+const char *const store_migrations[] = {
+	migration_1,  migration_2,  migration_3,  migration_4,  migration_5,  migration_6,
+	migration_7,  migration_8,  migration_9,  migration_10, migration_11, migration_12,
+	migration_13, migration_14, migration_15, migration_16, migration_17, migration_18,
+	migration_19, migration_20, migration_21, migration_22, migration_23, migration_24,
+	migration_25, migration_26, migration_27, migration_28, migration_29, migration_30
+};
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);
+const unsigned store_schema_oldest = 27; /* step 27 was released before there were clusters */

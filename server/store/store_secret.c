@@ -32,15 +32,19 @@ static const struct secret_col {
 	{ "vm_egress", "vm_id", "policy", "vm_egress.policy", false },
 	{ "vm_egress", "vm_id", "ca_key", "vm_egress.ca_key", false },
 	{ "vm_notes", "vm_id", "env", "vm_notes.env", false },
+	{ "node_keys", "id", "secret", "node_keys.secret", false },
 	{ "vpcs", "id", "wg_key", "vpcs.wg_key", false },
 	{ "git_signing_keys", "id", "secret", "git_signing_keys.secret", false },
 	{ "git_syncs", "repo", "token", "git_syncs.token", false },
 	{ "git_syncs", "repo", "hook", "git_syncs.hook", false },
 	{ "git_credentials", "id", "secret", "git_credentials.secret", false },
 	{ "git_triggers", "id", "endpoint", "git_triggers.endpoint", false },
+	{ "script_runs", "id", "config", "script_runs.config", false },
+	{ "cron_schedules", "id", "run", "cron_schedules.run", false },
 	{ "hooks", "id", "url", "hooks.url", false },
 	{ "hooks", "id", "secret", "hooks.secret", false },
 	{ "background_requests", "id", "body", "background_requests.body", true },
+	{ "object_keys", "owner", "value", "object_keys.value", false },
 };
 
 /* ---- one value ---- */
@@ -174,31 +178,6 @@ static int seal_column(struct store *s, const struct secret_col *c, struct err *
 	return r;
 }
 
-static int meta_put(struct store *s, const char *key, const char *value, struct err *err)
-{
-	const char *args[] = { key, value };
-	int r = run_text(s, "DELETE FROM meta WHERE key = $1", args, 1, err);
-
-	return r < 0 || !value
-	               ? r
-	               : run_text(s, "INSERT INTO meta (key, value) VALUES ($1, $2)", args, 2, err);
-}
-
-/* *ret NULL: there is no such row. */
-static int meta_get(struct store *s, const char *key, char **ret, struct err *err)
-{
-	autoquery struct query q = { 0 };
-	int r = query_begin(&q, s, "SELECT value FROM meta WHERE key = $1", err);
-
-	if (r < 0)
-		return r;
-	query_bind_text(&q, key);
-	if ((r = query_step(&q, err)) <= 0)
-		return r;
-	*ret = query_read_strdup(&q);
-	return query_read_end(&q, err);
-}
-
 static int put_check(struct store *s, struct err *err)
 {
 	autofree char *sealed = NULL;
@@ -207,12 +186,9 @@ static int put_check(struct store *s, struct err *err)
 	return r < 0 ? r : meta_put(s, "secret_check", sealed, err);
 }
 
-static int run(struct store *s, const char *sql, struct err *err)
+static int scrub(struct store *s, enum db_scrub what, struct err *err)
 {
-	int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
-
-	return rc == SQLITE_OK ? 0
-	                       : store_fail(s, sqlite3_extended_errcode(s->db), err, "database");
+	return s->db->ops->scrub(s->db, what, err);
 }
 
 /* Old values are overwritten where they were, and leave the log. */
@@ -233,7 +209,7 @@ static int seal_all(struct store *s, bool first, struct err *err)
 		s->sealed = true;
 	}
 	LOCK_SCOPE(&s->lock);
-	return run(s, "PRAGMA wal_checkpoint(TRUNCATE)", err);
+	return scrub(s, DB_SCRUB_LOG, err);
 }
 
 static int reseal(void *ctx, struct err *err)
@@ -252,9 +228,9 @@ static void clean(struct store *s)
 
 	LOCK_SCOPE(&s->lock);
 	if (meta_get(s, "secret_clean", &wanted, &err) < 0 ||
-	    (wanted && (run(s, "PRAGMA wal_checkpoint(TRUNCATE)", &err) < 0 ||
-	                run(s, "VACUUM", &err) < 0 || meta_put(s, "secret_clean", NULL, &err) < 0 ||
-	                run(s, "PRAGMA wal_checkpoint(TRUNCATE)", &err) < 0)))
+	    (wanted &&
+	     (scrub(s, DB_SCRUB_LOG, &err) < 0 || scrub(s, DB_SCRUB_ALL, &err) < 0 ||
+	      meta_put(s, "secret_clean", NULL, &err) < 0 || scrub(s, DB_SCRUB_LOG, &err) < 0)))
 		log_warn("database: secrets are sealed, but plain text may be left in free pages; "
 		         "the "
 		         "next start tries again: %s",
@@ -309,10 +285,10 @@ int store_unlock(struct store *s, struct secrets *k, struct err *err)
 	s->secrets = k;
 	if (s->sealed)
 		r = check_key(s, err);
-	else if ((r = run(s, "PRAGMA secure_delete = ON", err)) >= 0 &&
+	else if ((r = scrub(s, DB_SCRUB_ON, err)) >= 0 &&
 	         (r = seal_all(s, /* first= */ true, err)) < 0)
 		err_wrap(err, r, "seal the secrets of the database");
-	if (r < 0 || (r = run(s, "PRAGMA secure_delete = ON", err)) < 0) {
+	if (r < 0 || (r = scrub(s, DB_SCRUB_ON, err)) < 0) {
 		s->secrets = NULL;
 		return r;
 	}

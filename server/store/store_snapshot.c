@@ -61,6 +61,8 @@ int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct e
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &snapshot_table, n, err)) < 0 ||
+	    (r = node_mark_locked(s, "UPDATE snapshots SET node = $1 WHERE id = $2", n->info.id,
+	                          err)) < 0 ||
 	    (r = outbox_snapshot_locked(s, NULL, n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -99,6 +101,8 @@ int store_snapshot_list(struct store *s, const char *account, bool include_delet
 	void *p = NULL;
 	int r;
 
+	const char *node = s->node;
+
 	LOCK_SCOPE(&s->lock);
 	if (account)
 		r = row_list(s, &snapshot_table,
@@ -108,9 +112,10 @@ int store_snapshot_list(struct store *s, const char *account, bool include_delet
 		             &account, 1, &p, ret_n, err);
 	else
 		r = row_list(s, &snapshot_table,
-		             include_deleted ? "ORDER BY created_ms DESC, id"
-		                             : "WHERE deleted = 0 ORDER BY created_ms DESC, id",
-		             NULL, 0, &p, ret_n, err);
+		             include_deleted ? "WHERE node = $1 ORDER BY created_ms DESC, id"
+		                             : "WHERE deleted = 0 AND node = $1 "
+		                               "ORDER BY created_ms DESC, id",
+		             &node, 1, &p, ret_n, err);
 	if (r >= 0)
 		*ret = p;
 	return r;

@@ -4,7 +4,8 @@
  *
  * Statements are prepared once and found again by their text: a few dozen
  * compares cost nothing beside one fsync. Binding and reading keep a sticky
- * error, so that callers bind a whole row and check once.
+ * error, so that callers bind a whole row and check once. What is done with them
+ * is the engine's (db_internal.h).
  */
 #include "store/store_internal.h"
 
@@ -15,83 +16,35 @@
 
 #include "base/err.h"
 
-static int errno_of(int rc)
+int db_fail(struct err *err, int code, const char *what, const char *message)
 {
-	switch (rc & 0xff) {
-	case SQLITE_CONSTRAINT:
-		return rc == SQLITE_CONSTRAINT_FOREIGNKEY ? -ENOLINK : -EEXIST;
-	case SQLITE_FULL:
-		return -ENOSPC;
-	case SQLITE_BUSY:
-	case SQLITE_LOCKED:
-		return -EBUSY;
-	case SQLITE_CORRUPT:
-	case SQLITE_NOTADB:
-		return -EUCLEAN;
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_READONLY:
-		return -EROFS;
-	case SQLITE_CANTOPEN:
-	case SQLITE_PERM:
-	case SQLITE_AUTH:
-		return -EACCES;
-	default:
-		return -EIO;
-	}
-}
-
-int store_fail(struct store *s, int rc, struct err *err, const char *what)
-{
-	int code = errno_of(rc);
-
 	if (code == -EUCLEAN)
 		return err_tag(err, code, ERR_DATABASE_ERROR, "%s: the database is damaged (%s)",
-		               what, sqlite3_errmsg(s->db));
+		               what, message);
 	if (code == -ENOLINK)
 		return err_tag(
 		        err, code, ERR_DATABASE_ERROR,
 		        "%s: a layer or point it refers to is missing, or it is still in use",
 		        what);
-	return err_tag(err, code, ERR_DATABASE_ERROR, "%s: %s", what, sqlite3_errmsg(s->db));
-}
-
-/* $1, $2, ... must be first used in that order, or SQLite and PostgreSQL number them differently.
- */
-static bool params_in_order(sqlite3_stmt *st)
-{
-	for (int i = 1; i <= sqlite3_bind_parameter_count(st); i++) {
-		const char *name = sqlite3_bind_parameter_name(st, i);
-		char want[16];
-
-		snprintf(want, sizeof(want), "$%d", i);
-		if (!name || strcmp(name, want) != 0)
-			return false;
-	}
-	return true;
+	return err_tag(err, code, ERR_DATABASE_ERROR, "%s: %s", what, message);
 }
 
 int query_begin(struct query *q, struct store *s, const char *sql, struct err *err)
 {
-	sqlite3_stmt *st = NULL;
-	int rc;
+	struct db_stmt *st = NULL;
+	int r;
 
 	*q = (struct query){ .s = s };
 	for (unsigned i = 0; i < s->n_stmts; i++) {
-		if (strcmp(sqlite3_sql(s->stmts[i]), sql) == 0) {
+		if (strcmp(s->stmts[i]->sql, sql) == 0) {
 			q->st = s->stmts[i];
 			return 0;
 		}
 	}
 	if (s->n_stmts == STORE_STMTS_MAX)
 		return err_set(err, -ENOBUFS, "too many prepared statements");
-	rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
-	if (rc != SQLITE_OK)
-		return store_fail(s, rc, err, "prepare a statement");
-	if (!params_in_order(st)) {
-		sqlite3_finalize(st);
-		return err_set(err, -EINVAL, "parameters out of order in: %.200s", sql);
-	}
+	if ((r = s->db->ops->prepare(s->db, sql, &st, err)) < 0)
+		return r;
 	q->st = s->stmts[s->n_stmts++] = st;
 	return 0;
 }
@@ -100,22 +53,19 @@ void query_done(struct query *q)
 {
 	if (!q->st)
 		return;
-	sqlite3_reset(q->st);
-	sqlite3_clear_bindings(q->st);
+	q->s->db->ops->reset(q->st);
 	q->st = NULL;
 }
 
-static void bound(struct query *q, int rc)
+static void bound(struct query *q, int r)
 {
-	if (rc != SQLITE_OK && !q->failed)
-		q->failed = rc == SQLITE_NOMEM ? -ENOMEM : -EINVAL;
+	if (r < 0 && !q->failed)
+		q->failed = r;
 }
 
 void query_bind_text(struct query *q, const char *v)
 {
-	/* Transient: the text may be freed before the statement is done. */
-	bound(q, v ? sqlite3_bind_text(q->st, ++q->n_bound, v, -1, SQLITE_TRANSIENT)
-	           : sqlite3_bind_null(q->st, ++q->n_bound));
+	bound(q, q->s->db->ops->bind_text(q->st, q->n_bound++, v));
 }
 
 void query_bind_ref(struct query *q, const char *v)
@@ -125,44 +75,43 @@ void query_bind_ref(struct query *q, const char *v)
 
 void query_bind_i64(struct query *q, int64_t v)
 {
-	bound(q, sqlite3_bind_int64(q->st, ++q->n_bound, v));
+	bound(q, q->s->db->ops->bind_i64(q->st, q->n_bound++, v));
 }
 
 void query_bind_double(struct query *q, double v)
 {
-	bound(q, sqlite3_bind_double(q->st, ++q->n_bound, v));
+	bound(q, q->s->db->ops->bind_double(q->st, q->n_bound++, v));
 }
 
 int query_step(struct query *q, struct err *err)
 {
-	int rc;
-
 	if (q->failed)
 		return err_tag(err, q->failed, ERR_DATABASE_ERROR, "cannot bind a value");
-	if (q->n_bound != sqlite3_bind_parameter_count(q->st))
+	if (q->n_bound != q->st->n_params)
 		return err_tag(err, -EINVAL, ERR_DATABASE_ERROR, "%d values for %d parameters",
-		               q->n_bound, sqlite3_bind_parameter_count(q->st));
-	rc = sqlite3_step(q->st);
+		               q->n_bound, q->st->n_params);
 	q->n_read = 0;
-	if (rc == SQLITE_ROW)
-		return 1;
-	if (rc == SQLITE_DONE)
-		return 0;
-	return store_fail(q->s, sqlite3_extended_errcode(q->s->db), err, "database");
+	return q->s->db->ops->step(q->s->db, q->st, err);
 }
 
 int query_run(struct query *q, struct err *err)
 {
 	int r = query_step(q, err);
 
-	return r < 0 ? r : sqlite3_changes(q->s->db);
+	return r < 0 ? r : q->s->db->ops->changes(q->s->db, q->st);
+}
+
+const char *query_peek_text(struct query *q)
+{
+	size_t n;
+
+	return q->s->db->ops->text(q->st, q->n_read, &n);
 }
 
 void query_read_text(struct query *q, char *dst, size_t size)
 {
-	int i = q->n_read++;
-	const unsigned char *p = sqlite3_column_text(q->st, i);
-	size_t n = p ? (size_t)sqlite3_column_bytes(q->st, i) : 0;
+	size_t n;
+	const char *p = q->s->db->ops->text(q->st, q->n_read++, &n);
 
 	dst[0] = '\0';
 	if (!p)
@@ -177,8 +126,9 @@ void query_read_text(struct query *q, char *dst, size_t size)
 
 char *query_read_strdup(struct query *q)
 {
-	const unsigned char *p = sqlite3_column_text(q->st, q->n_read++);
-	char *s = strdup(p ? (const char *)p : "");
+	size_t n;
+	const char *p = q->s->db->ops->text(q->st, q->n_read++, &n);
+	char *s = strdup(p ? p : "");
 
 	if (!s)
 		q->failed = -ENOMEM;
@@ -187,7 +137,7 @@ char *query_read_strdup(struct query *q)
 
 int64_t query_read_i64(struct query *q, int64_t min, int64_t max)
 {
-	int64_t v = sqlite3_column_int64(q->st, q->n_read++);
+	int64_t v = q->s->db->ops->i64(q->st, q->n_read++);
 
 	if (v < min || v > max) {
 		q->failed = -EUCLEAN;
@@ -198,7 +148,7 @@ int64_t query_read_i64(struct query *q, int64_t min, int64_t max)
 
 double query_read_double(struct query *q)
 {
-	return sqlite3_column_double(q->st, q->n_read++);
+	return q->s->db->ops->dbl(q->st, q->n_read++);
 }
 
 int query_read_end(struct query *q, struct err *err)
@@ -207,14 +157,6 @@ int query_read_end(struct query *q, struct err *err)
 		return err_tag(err, q->failed, ERR_DATABASE_ERROR,
 		               "the database is damaged (a value is out of its range)");
 	return 0;
-}
-
-static int tx_word(struct store *s, const char *word, struct err *err)
-{
-	autoquery struct query q = { 0 };
-	int r = query_begin(&q, s, word, err);
-
-	return r < 0 ? r : query_step(&q, err);
 }
 
 /* The transaction holds the lock until tx_end(), however its scope is left: clang cannot follow
@@ -226,14 +168,14 @@ int tx_begin(struct tx *t, struct store *s, struct err *err) NO_THREAD_SAFETY_AN
 	mutex_lock(&s->lock);
 	t->s = s;
 	reserve_look(s);
-	r = tx_word(s, "BEGIN IMMEDIATE", err); /* PostgreSQL: BEGIN */
+	r = s->db->ops->begin(s->db, err);
 	t->open = r >= 0;
 	return r;
 }
 
 int tx_commit(struct tx *t, struct err *err)
 {
-	int r = tx_word(t->s, "COMMIT", err);
+	int r = t->s->db->ops->commit(t->s->db, err);
 
 	if (r >= 0) {
 		t->open = false;
@@ -246,11 +188,10 @@ void tx_end(struct tx *t) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (!t->s)
 		return;
-	/* After some failures (disk full) SQLite has rolled back by itself. */
-	if (t->open && !sqlite3_get_autocommit(t->s->db))
-		(void)tx_word(t->s, "ROLLBACK", NULL);
-	if (t->open)
+	if (t->open) {
+		t->s->db->ops->rollback(t->s->db);
 		feed_tx_over(t->s, /* committed= */ false);
+	}
 	mutex_unlock(&t->s->lock);
 	t->s = NULL;
 }

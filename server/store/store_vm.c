@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/err.h"
 #include "store/store_note.h"
@@ -79,6 +80,9 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_U32, store_vm, info.self, "self"),
 	COL_AT(COL_U32, store_vm, info.fork_index, "fork_index"),
 	COL_AT(COL_U32, store_vm, info.fork_count, "fork_count"),
+	COL_AT(COL_TEXT, store_vm, node, "node"),
+	COL_AT(COL_U64, store_vm, epoch, "epoch"),
+	COL_AT(COL_TEXT, store_vm, home, "home"),
 };
 const struct table vm_table = {
 	.name = "vms",
@@ -89,6 +93,22 @@ const struct table vm_table = {
 	.noun = "VM",
 };
 
+/* A layer is the account's whose VM brings it, unless somebody said otherwise. */
+static int put_layers(struct store *s, const struct store_layer *layers, size_t n,
+                      const char *account, struct err *err)
+{
+	autofree struct store_layer *own = n ? calloc(n, sizeof(*own)) : NULL;
+
+	if (n && !own)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		own[i] = layers[i];
+		if (!*own[i].account)
+			snprintf(own[i].account, sizeof(own[i].account), "%s", account);
+	}
+	return layers_put_locked(s, own, n, err);
+}
+
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
                       const struct store_layer *new_layers, size_t n_layers,
                       const struct store_note *note, struct err *err)
@@ -97,8 +117,8 @@ int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = layers_put_locked(s, new_layers, n_layers, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = node_holds_locked(s, err)) < 0 ||
+	    (r = put_layers(s, new_layers, n_layers, n ? v[0].info.account : "", err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
 		snprintf(own.vm_id, sizeof(own.vm_id), "%s", v[i].info.id);
@@ -109,7 +129,8 @@ int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
 		     (r = ports_fork_locked(s, v[i].info.parent_id, v[i].info.id, err)) < 0))
 			return r;
 	}
-	if ((r = outbox_added_locked(s, v, n, err)) < 0)
+	if ((r = outbox_added_locked(s, v, n, err)) < 0 ||
+	    (n && (r = node_quota_locked(s, v->info.account, err)) < 0))
 		return r;
 	return tx_commit(&t, err);
 }
@@ -130,8 +151,14 @@ int store_vm_list(struct store *s, const char *account, struct store_vm **ret, s
 	if (account)
 		r = row_list(s, &vm_table, "WHERE account = $1 ORDER BY created_ms DESC, id",
 		             &account, 1, &p, ret_n, err);
-	else
-		r = row_list(s, &vm_table, "ORDER BY created_ms DESC, id", NULL, 0, &p, ret_n, err);
+	else {
+		const char *node = s->node;
+
+		r = *node ? row_list(s, &vm_table, "WHERE node = $1 ORDER BY created_ms DESC, id",
+		                     &node, 1, &p, ret_n, err)
+		          : row_list(s, &vm_table, "ORDER BY created_ms DESC, id", NULL, 0, &p,
+		                     ret_n, err);
+	}
 	if (r >= 0)
 		*ret = p;
 	return r;
@@ -141,11 +168,17 @@ int store_vm_update(struct store *s, const struct store_vm *v, const struct stor
                     size_t n_layers, const struct store_point *new_point, struct err *err)
 {
 	autotx struct tx t = { 0 };
+	struct store_point p;
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = layers_put_locked(s, new_layers, n_layers, err)) < 0 ||
-	    (new_point && (r = point_add_locked(s, new_point, err)) < 0) ||
+	if (new_point) {
+		p = *new_point;
+		if (!*p.account)
+			snprintf(p.account, sizeof(p.account), "%s", v->info.account);
+	}
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = node_owns_locked(s, v, err)) < 0 ||
+	    (r = put_layers(s, new_layers, n_layers, v->info.account, err)) < 0 ||
+	    (new_point && (r = point_add_locked(s, &p, err)) < 0) ||
 	    (r = outbox_update_locked(s, v, err)) < 0 || (r = row_update(s, &vm_table, v, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -157,6 +190,8 @@ int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct er
 	autotx struct tx t = { 0 };
 	int r = tx_begin(&t, s, err);
 
+	if (r >= 0)
+		r = node_holds_locked(s, err);
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		autoquery struct query q = { 0 };
 
@@ -164,7 +199,7 @@ int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct er
 		                "UPDATE vms SET now_cpu_seconds = $1, now_run_seconds = $2,"
 		                " now_mem_gb_seconds = $3, now_net_in = $4, now_net_out = $5,"
 		                " now_disk_read = $6, now_disk_write = $7, last_network_ms = $8"
-		                " WHERE id = $9 AND instance = $10",
+		                " WHERE id = $9 AND instance = $10 AND node = $11",
 		                err);
 		if (r < 0)
 			return r;
@@ -178,9 +213,25 @@ int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct er
 		query_bind_i64(&q, v[i].last_network_ms);
 		query_bind_text(&q, v[i].id);
 		query_bind_text(&q, v[i].instance);
+		query_bind_text(&q, s->node);
 		r = query_run(&q, err);
 	}
 	return r < 0 ? r : tx_commit(&t, err);
+}
+
+int vm_bury_locked(struct store *s, const struct store_vm *v, const char *reason, struct err *err)
+{
+	int r;
+
+	if ((r = outbox_bury_locked(s, v, reason, err)) < 0 ||
+	    (r = row_delete(s, &vm_table, v->info.id, err)) < 0 ||
+	    (r = grants_drop_locked(s, GRANT_VM, v->info.id, err)) < 0 ||
+	    (r = mappings_drop_locked(s, v->info.id, err)) < 0 ||
+	    (r = net_drop_locked(s, v->info.id, err)) < 0 ||
+	    (r = notes_drop_locked(s, v->info.id, err)) < 0 ||
+	    (r = ports_drop_locked(s, v->info.id, err)) < 0)
+		return r;
+	return reason ? tombstone_add_locked(s, &v->info, reason, err) : 0;
 }
 
 int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason, struct err *err)
@@ -188,14 +239,8 @@ int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason,
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = outbox_bury_locked(s, v, reason, err)) < 0 ||
-	    (r = row_delete(s, &vm_table, v->info.id, err)) < 0 ||
-	    (r = grants_drop_locked(s, GRANT_VM, v->info.id, err)) < 0 ||
-	    (r = mappings_drop_locked(s, v->info.id, err)) < 0 ||
-	    (r = net_drop_locked(s, v->info.id, err)) < 0 ||
-	    (r = notes_drop_locked(s, v->info.id, err)) < 0 ||
-	    (r = ports_drop_locked(s, v->info.id, err)) < 0 ||
-	    (reason && (r = tombstone_add_locked(s, &v->info, reason, err)) < 0))
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = node_owns_locked(s, v, err)) < 0 ||
+	    (r = vm_bury_locked(s, v, reason, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

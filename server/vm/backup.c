@@ -274,7 +274,9 @@ static int take_file(struct job *j, const char *sub, const char *name, bool clos
 	r = closed ? io_link_or_copy(from, to, err) : io_copy_file(from, to, err);
 	if (r != -ENOENT)
 		return r;
-	note(j, name, "is missing on this server, and so in the backup");
+	note(j, name,
+	     "is not on this server, and so not in the backup (with PANDO_OBJECTS it may be "
+	     "in the object store)");
 	return 0;
 }
 
@@ -333,6 +335,12 @@ int vmm_backup(struct vmm *m, const char *dir, struct vm_backup *ret, struct err
 	int r;
 
 	*ret = (struct vm_backup){ 0 };
+	if (store_is_shared(m->store))
+		return err_tag(
+		        err, -EOPNOTSUPP, ERR_CONFLICT,
+		        "the state is in PostgreSQL, which this backup does not copy: stop the "
+		        "server, then copy the data directory and use pg_dump; see "
+		        "docs/CLUSTER.md");
 	snprintf(path, sizeof(path), "%s/layers", dir);
 	if ((r = io_mkdirs(path, 0700, err)) < 0)
 		return r;

@@ -15,27 +15,36 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "vm/vm_internal.h"
+#include "vm/seed.h"
 
 #define LOOK_EVERY_MS 60000 /* when nothing is wanted */
+
+int blank_slot(struct vmm *m, struct blank *ret, struct err *err)
+{
+	int r;
+
+	*ret = (struct blank){ .slot = { .dns_udp = -1, .dns_tcp = -1 } };
+	rwlock_rdlock(&m->debts_lock);
+	r = privc_slot_take(m->priv, &ret->slot, err);
+	if (r == 0)
+		debt_slot_taken(m, ret->slot.idx);
+	rwlock_unlock(&m->debts_lock);
+	if (r == 0)
+		id_make("", ret->instance);
+	return r;
+}
 
 static int blank_make(struct vmm *m, const struct machine_spawn *like, struct blank *ret,
                       struct err *err)
 {
 	struct machine_spawn sp = *like;
-	struct blank s = { .slot = { .dns_udp = -1, .dns_tcp = -1 },
-		           .vcpus = like->vcpus,
-		           .mem_mb = like->mem_mb };
-	int r;
+	struct blank s;
+	int r = blank_slot(m, &s, err);
 
-	rwlock_rdlock(&m->debts_lock);
-	r = privc_slot_take(m->priv, &s.slot, err);
-	if (r == 0)
-		debt_slot_taken(m, s.slot.idx);
-	rwlock_unlock(&m->debts_lock);
 	if (r < 0)
 		return r;
-	id_make("", s.instance);
+	s.vcpus = like->vcpus;
+	s.mem_mb = like->mem_mb;
 	sp.instance = s.instance;
 	sp.slot = (int)s.slot.idx;
 	r = machine_spawn(m->engine, &sp, &s.machine, err);
@@ -85,7 +94,7 @@ static bool pop(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct blank *re
 
 int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err)
 {
-	while (!like->boot && pop(m, like->vcpus, like->mem_mb, ret)) {
+	while (!like->boot && !like->seed && pop(m, like->vcpus, like->mem_mb, ret)) {
 		ret->ahead = true;
 		if (machine_alive(ret->machine))
 			return 0;
@@ -141,7 +150,7 @@ static bool needed(struct vmm *m, struct need *ret) REQUIRES(&m->lock)
 	size_t usual = count(m, m->conf.vcpus, m->conf.mem_mb);
 
 	*ret = (struct need){ .like = { .vcpus = m->conf.vcpus, .mem_mb = m->conf.mem_mb } };
-	snprintf(ret->point, sizeof(ret->point), "%s", m->template_point);
+	snprintf(ret->point, sizeof(ret->point), "%s", template_now(m));
 	if (usual < m->conf.blanks)
 		return true;
 	for (size_t i = 0; m->n_blanks - usual < BLANKS_SIZED &&

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "net/gate.h"
-#include "vm/vm_internal.h"
+#include "vm/seed.h"
 
 #define BOOTS 3 /* of a kernel that crashes while it boots */
 
@@ -144,22 +144,28 @@ static int plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s, s
 	return 0;
 }
 
+static void use_process(struct vm *vm, const struct blank *s)
+{
+	vm->machine = s->machine;
+	vm->slot = s->slot;
+	vm->has_slot = true;
+	vm->row.slot = (int)s->slot.idx;
+	snprintf(vm->row.info.instance, sizeof(vm->row.info.instance), "%s", s->instance);
+	vm_publish(vm); /* whoever must end it while it starts knows it by this name */
+}
+
 static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, struct err *err)
 {
 	struct machine_spawn sp = { .vcpus = vm->row.info.vcpus,
 		                    .mem_mb = vm->row.info.mem_mb,
+		                    .seed = b->seed,
 		                    .boot = !b->point };
 	struct blank s;
 	int r = blank_take(vm->m, &sp, &s, err);
 
 	if (r < 0)
 		return r;
-	vm->machine = s.machine;
-	vm->slot = s.slot;
-	vm->has_slot = true;
-	vm->row.slot = (int)s.slot.idx;
-	snprintf(vm->row.info.instance, sizeof(vm->row.info.instance), "%s", s.instance);
-	vm_publish(vm); /* whoever must end it while it starts knows it by this name */
+	use_process(vm, &s);
 	*ret_ahead = s.ahead;
 	return 0;
 }
@@ -168,8 +174,13 @@ static int load_machine(struct vm *vm, struct bringup *b, const struct machine_l
                         struct err *err)
 {
 	bool ahead = false;
+	struct blank s;
 	int r;
 
+	if (seed_fork(vm, b, l, &s) == 0) {
+		use_process(vm, &s);
+		return 0;
+	}
 	do {
 		r = take_shell(vm, b, &ahead, err);
 		if (r < 0)
@@ -289,6 +300,7 @@ static bool crashed_at_boot(struct vm *vm, const struct bringup *b, int r)
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 {
 	uint64_t t0 = clock_us();
+	struct err why = { 0 };
 	int r;
 
 	for (unsigned boots = 1;; boots++) {
@@ -304,6 +316,9 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 		vm_bring_up_undo(vm, b);
 		return r;
 	}
+	/* A template does it when its services are up: what waits for that is slower with more. */
+	if (!b->point && !vm->template && vm_all_vcpus(vm, &why) < 0)
+		vm_log(vm, LOG_LV_WARN, "not all of its vCPUs are on: %s", why.msg);
 	metrics_since(b->point ? METRIC_VM_THAW : METRIC_VM_BOOT, 0, t0);
 	if (!b->hidden)
 		reaper_add(vm);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/auto.h"
-#include "vm/vm_internal.h"
+#include "vm/elsewhere.h"
+#include "vm/stored.h"
 
 int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err)
 {
@@ -40,7 +41,7 @@ static int point_load(struct vmm *m, const char *id, struct engine_point *ret, s
 	struct store_point p;
 	int r = store_point_get(m->store, id, &p, err);
 
-	if (r < 0)
+	if (r < 0 || (r = layers_need(m, id, p.node, err)) < 0)
 		return r;
 	*ret = (struct engine_point){ .vcpus = p.vcpus,
 		                      .mem_mb = p.mem_mb,
@@ -81,7 +82,8 @@ void chain_drop(struct vmm *m, const struct engine_chain *c)
 /*
  * The keeper may replace layers by flattened ones, also in the middle of a
  * chain, and collect the old ones at any time: between looking the names up and
- * holding every one of them it is kept out.
+ * holding every one of them it is kept out. What is held is not dropped from the
+ * cache either: files that are only in the object store are fetched then.
  */
 int chain_take(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err)
 {
@@ -92,6 +94,8 @@ int chain_take(struct vmm *m, const char *layer, struct engine_chain *ret, struc
 	if (r == 0)
 		r = hold_all(m, ret, err);
 	rwlock_unlock(&m->gc);
+	if (r == 0 && (r = fetch_chain(m, ret, err)) < 0)
+		chain_drop(m, ret);
 	return r;
 }
 
@@ -106,6 +110,8 @@ int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct e
 	if (r == 0 && (r = hold_all(m, &ret->disk, err)) < 0)
 		chain_drop(m, &ret->mem);
 	rwlock_unlock(&m->gc);
+	if (r == 0 && (r = fetch_point(m, ret, err)) < 0)
+		point_drop(m, ret);
 	return r;
 }
 

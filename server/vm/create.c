@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "store/store_note.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
@@ -180,8 +181,8 @@ static int create(struct vmm *m, const struct vm_create_opts *o, bool *ret_ready
 	if (r == -EAGAIN)
 		r = create_from(m, &full, point, ret, err);
 	vmm_release(m, point);
-	if (r < 0 && err && err->tag == ERR_POINT_DAMAGED)
-		own_forget(m, point), size_forget(m, point, "it is damaged");
+	if (r < 0 && err && err->tag == ERR_POINT_DAMAGED && !own_forget(m, point))
+		size_forget(m, point, "it is damaged");
 	if (r < 0 && o->snapshot_id)
 		snapshot_fault(m, o->snapshot_id, err);
 	if (r < 0)
@@ -202,8 +203,10 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 {
 	uint64_t t0 = clock_us();
 	bool ready = false;
-	int r = create(m, o, &ready, ret, err);
+	int r = drain_check(m, err);
 
+	if (r == 0)
+		r = create(m, o, &ready, ret, err);
 	if (r < 0)
 		metrics_add(METRIC_VM_FAILURES, LABEL_OP_CREATE, 1);
 	else

@@ -5,6 +5,7 @@
 
 #include "base/auto.h"
 #include "metrics/metrics.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
@@ -46,7 +47,7 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kep
 	if (ret_kept)
 		*ret_kept = false;
 	if (r < 0)
-		return r;
+		return elsewhere_error(m, account, id, r, err);
 	vm_copy_info(vm, &i);
 	if (i.state == VM_BUILDING)
 		vm_cancel_build(vm); /* its builder removes it and tells who waits for it */

@@ -87,7 +87,7 @@ static int write_flat(struct vmm *m, const struct engine_chain *c, struct store_
 int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct vm *own,
                   char ret_id[ID_SIZE], struct err *err)
 {
-	struct store_layer l = { .kind = kind };
+	struct store_layer l = { .kind = kind }, was;
 	struct engine_chain c = { 0 };
 	uint64_t t0 = clock_ms();
 	bool added;
@@ -96,6 +96,8 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 	r = chain_take(m, top, &c, err);
 	if (r < 0)
 		return r;
+	if (store_layer_get(m->store, top, &was, NULL) == 0)
+		snprintf(l.account, sizeof(l.account), "%s", was.account);
 	r = c.n < 3 ? err_set(err, -EINVAL, "layer %s: nothing to flatten", top)
 	            : write_flat(m, &c, &l, err);
 	if (r == 0) {

@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "metrics/metrics.h"
 #include "store/store_note.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8 /* thaws at once */
@@ -113,9 +114,9 @@ static bool is_taken(struct fork_job *job, unsigned number) REQUIRES(&job->m->lo
 	char name[VM_NAME_MAX];
 
 	fork_name(job, number, name);
-	for (size_t i = 0; i < job->m->n_vms; i++)
-		if (strcmp(job->m->vms[i]->shown.name, name) == 0 &&
-		    strcmp(job->m->vms[i]->shown.account, job->parent.info.account) == 0)
+	for (const struct vm *vm = table_first(&job->m->vms, job->parent.info.account); vm;
+	     vm = table_next(vm))
+		if (strcmp(vm->shown.name, name) == 0)
 			return true;
 	return false;
 }
@@ -367,6 +368,8 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	autofree struct vm **vms = NULL;
 	int r;
 
+	if ((r = drain_check(m, err)) < 0)
+		return r;
 	if (count < 1 || count > VM_FORK_MAX)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);

@@ -36,6 +36,18 @@ int vm_grow_fs(struct vm *vm, struct err *err)
 	return run(vm, "resize2fs \"$(findmnt -nvo SOURCE /)\"", err);
 }
 
+int vm_all_vcpus(struct vm *vm, struct err *err)
+{
+	uint32_t at_boot = engine_info(vm->m->engine)->boot_vcpus;
+
+	if (!at_boot || vm->row.info.vcpus <= at_boot)
+		return 0;
+	return run(vm,
+	           "for c in /sys/devices/system/cpu/cpu*/online; do read on <$c; "
+	           "[ $on = 1 ] || echo 1 >$c || exit; done",
+	           err);
+}
+
 /* Thaw and shut down, so that everything is on the disk. The layer it wrote is in the store, held.
  */
 static int write_back(struct vm *vm, const struct engine_point *p, char ret_layer[ID_SIZE],

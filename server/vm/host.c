@@ -96,8 +96,8 @@ static void count_vms(struct vmm *m, struct host_state *by_state, uint64_t *ret_
 	pool_status(m, &pool);
 	*ret_private = (uint64_t)pool.pool_mem_mb << 20;
 	*ret_mapped = 0;
-	for (size_t i = 0; i < m->n_vms; i++) {
-		const struct vm *vm = m->vms[i];
+	for (size_t i = 0; i < m->vms.n; i++) {
+		const struct vm *vm = m->vms.all[i];
 		struct host_state *s = &by_state[vm->shown.state];
 
 		s->n++;
@@ -182,8 +182,8 @@ void vmm_host(struct vmm *m, struct vmm_host *ret)
 	ret->layers = m->n_layer_files;
 	pool_trouble(m, ret->pool_why, sizeof(ret->pool_why));
 	count_vms(m, ret->by_state, &private, &mapped);
-	for (size_t i = 0; i < m->n_vms; i++)
-		ret->newest_ms = MAX(ret->newest_ms, m->vms[i]->shown.created_ms);
+	for (size_t i = 0; i < m->vms.n; i++)
+		ret->newest_ms = MAX(ret->newest_ms, m->vms.all[i]->shown.created_ms);
 	mutex_unlock(&m->lock);
 	ret->pool_stuck = *ret->pool_why;
 	read_memory(private, mapped, &ret->mem);

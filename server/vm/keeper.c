@@ -12,7 +12,8 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "vm/vm_internal.h"
+#include "vm/stored.h"
+#include "vm/vpc.h"
 
 #define KEEPER_TICK_MS 2000 /* how often idle VMs are looked for */
 #define USAGE_SAVE_MS 60000 /* how often the usage of running VMs is saved */
@@ -97,7 +98,7 @@ static void flatten_chains(struct vmm *m)
 			struct store_layer l;
 
 			if (!*top || store_layer_get(m->store, top, &l, NULL) < 0 ||
-			    l.depth + 1 < ENGINE_FLATTEN_AT)
+			    l.depth + 1 < ENGINE_FLATTEN_AT || !fetch_is_here(m, top))
 				continue;
 			if (vmm_hold(m, p[i].id, &err) < 0)
 				return;

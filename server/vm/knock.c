@@ -32,6 +32,7 @@
 #include "base/rate.h"
 #include "vm/knock_queue.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 #define WAKES_MAX 16u       /* VMs being woken by packets at one time */
 #define WAKES_PER_VPC 4u    /* of them in one VPC */

@@ -24,6 +24,7 @@
 #include "net/gate.h"
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 /* ---- the agent's part ---- */
 

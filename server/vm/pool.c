@@ -26,6 +26,7 @@
 #include "guest/guest_code.h"
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 #define HOT_USES 3           /* creates from a snapshot within HOT_WINDOW_MS make it hot */
 #define HOT_WINDOW_MS 600000 /* and it cools down when none came for as long */
@@ -40,7 +41,7 @@ struct ready {
 
 struct hot {
 	char point[ID_SIZE];
-	bool size; /* the template of a size: its first use tells of more */
+	bool eager; /* its first use tells of more, like that of a size's template */
 	unsigned uses;
 	uint64_t last_ms;
 };
@@ -175,7 +176,7 @@ static uint64_t memory(const struct pool *p)
 
 static bool is_hot(const struct hot *h, uint64_t now)
 {
-	return h->uses >= (h->size ? 1 : HOT_USES) && now - h->last_ms < HOT_WINDOW_MS;
+	return h->uses >= (h->eager ? 1 : HOT_USES) && now - h->last_ms < HOT_WINDOW_MS;
 }
 
 /* The point of which one more should be ready; false: none. m->lock held. */
@@ -186,13 +187,14 @@ static bool wanted(struct vmm *m, char ret_point[ID_SIZE]) REQUIRES(&m->lock)
 
 	if (p->n >= POOL_MAX || memory(p) + POOL_VM_MB > m->conf.pool_mem_mb)
 		return false;
-	if (!strcmp(m->template_state, "ready") && !own_pending(m) &&
-	    count(p, m->template_point) < m->conf.pool) {
-		snprintf(ret_point, ID_SIZE, "%s", m->template_point);
+	if (!strcmp(m->template_state, "ready") && !own_pending(m, &m->own) &&
+	    count(p, template_now(m)) < m->conf.pool) {
+		snprintf(ret_point, ID_SIZE, "%s", template_now(m));
 		return true;
 	}
 	for (size_t i = 0; m->conf.pool && i < p->n_hot; i++) {
-		if (!is_hot(&p->hot[i], now) || count(p, p->hot[i].point))
+		if (!is_hot(&p->hot[i], now) || count(p, p->hot[i].point) ||
+		    size_own_pending(m, p->hot[i].point))
 			continue;
 		snprintf(ret_point, ID_SIZE, "%s", p->hot[i].point);
 		return true;
@@ -201,14 +203,14 @@ static bool wanted(struct vmm *m, char ret_point[ID_SIZE]) REQUIRES(&m->lock)
 }
 
 /* A ready VM that is dead, or of a snapshot nobody asks for any more; NULL: none. m->lock held. */
-static struct ready *stale(struct vmm *m)
+static struct ready *stale(struct vmm *m) REQUIRES(&m->lock)
 {
 	struct pool *p = m->pool;
 	uint64_t now = clock_ms();
 
 	for (size_t i = 0; i < p->n; i++) {
 		struct ready *r = p->ready[i];
-		bool keep = !strcmp(r->point.id, m->template_point) &&
+		bool keep = !strcmp(r->point.id, template_now(m)) &&
 		            count(p, r->point.id) <= m->conf.pool;
 
 		for (size_t k = 0; !keep && k < p->n_hot; k++)
@@ -222,7 +224,7 @@ static struct ready *stale(struct vmm *m)
 }
 
 /* Counts a create from that point. */
-static void note_use(struct vmm *m, const char *point) REQUIRES(&m->lock)
+static void note_use(struct vmm *m, const char *point, bool eager) REQUIRES(&m->lock)
 {
 	struct pool *p = m->pool;
 	uint64_t now = clock_ms();
@@ -245,7 +247,7 @@ static void note_use(struct vmm *m, const char *point) REQUIRES(&m->lock)
 		snprintf(h->point, sizeof(h->point), "%s", point);
 	}
 	h->uses++;
-	h->size = size_is_template(m, point);
+	h->eager |= eager || size_is_template(m, point);
 	h->last_ms = now;
 }
 
@@ -260,16 +262,25 @@ void pool_forget(struct vmm *m, const char *point)
 	cond_broadcast(&m->cond);
 }
 
+void pool_rename(struct vmm *m, const char *from, const char *to)
+{
+	struct pool *p = m->pool;
+
+	for (size_t i = 0; p && i < p->n_hot; i++)
+		if (!strcmp(p->hot[i].point, from))
+			snprintf(p->hot[i].point, ID_SIZE, "%s", to);
+}
+
 /* ---- handing one over ---- */
 
-static struct ready *pop(struct vmm *m, const char *point)
+static struct ready *pop(struct vmm *m, const char *point, bool eager)
 {
 	struct pool *p = m->pool;
 	struct ready *r = NULL;
 	LOCK_SCOPE(&m->lock);
 
 	if (!template_is(m, point))
-		note_use(m, point);
+		note_use(m, point, eager);
 	for (size_t i = 0; i < p->n && !r; i++) {
 		if (strcmp(p->ready[i]->point.id, point) != 0)
 			continue;
@@ -324,7 +335,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	/* Asked before one is taken: a request for what there is not concerns none of them. */
 	if (o->nic && (r = vpc_find(m, o->nic->account, o->nic->vpc, &vpc, err)) < 0)
 		return r;
-	while ((rd = pop(m, point))) {
+	while ((rd = pop(m, point, o->eager))) {
 		if ((r = quota_hold_vm(m, &rd->vm->row.info, o->account, err)) < 0) {
 			push_back(m, rd);
 			return r;
@@ -422,6 +433,7 @@ void *pool_main(void *arg)
 
 		if (old) {
 			ready_end(m, old);
+			vmm_collect_soon(m); /* perhaps nothing else stood on its point */
 			continue;
 		}
 		if (ready_make(m, point, &rd, &err) < 0 || !rd) {

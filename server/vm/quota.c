@@ -26,24 +26,28 @@
 
 #include "base/auto.h"
 #include "store/store_account.h"
+#include "store/store_feed.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 /* One line per limit: what is said when the account's sum, or one VM alone, is over it. */
 static const struct {
 	size_t off;
 	enum err_code sum_code, one_code;
-	const char *what, *unit, *setting;
+	const char *name, *what, *unit, *setting; /* name: in /v1/accounts */
 } dims[] = {
 #define DIM(m) offsetof(struct vm_quota, m)
-	{ DIM(vms), ERR_TOTAL_VM_LIMIT_EXCEEDED, ERR_NONE, "VMs", "", "VMS" },
-	{ DIM(running), ERR_VM_LIMIT_EXCEEDED, ERR_NONE, "running VMs", "", "RUNNING" },
-	{ DIM(vcpus), ERR_VCPU_OVER_PLAN_LIMIT, ERR_VCPU_OVER_PLAN_LIMIT, "vCPUs of running VMs",
-	  "", "VCPUS" },
-	{ DIM(mem_mb), ERR_MEMORY_STORAGE_QUOTA_EXCEEDED, ERR_MEM_OVER_PLAN_LIMIT,
+	{ DIM(vms), ERR_TOTAL_VM_LIMIT_EXCEEDED, ERR_NONE, "vms", "VMs", "", "VMS" },
+	{ DIM(running), ERR_VM_LIMIT_EXCEEDED, ERR_NONE, "runningVms", "running VMs", "",
+	  "RUNNING" },
+	{ DIM(vcpus), ERR_VCPU_OVER_PLAN_LIMIT, ERR_VCPU_OVER_PLAN_LIMIT, "vcpus",
+	  "vCPUs of running VMs", "", "VCPUS" },
+	{ DIM(mem_mb), ERR_MEMORY_STORAGE_QUOTA_EXCEEDED, ERR_MEM_OVER_PLAN_LIMIT, "memoryMb",
 	  "memory of running VMs", " MB", "MEM_MB" },
-	{ DIM(disk_mb), ERR_ROOTFS_STORAGE_QUOTA_EXCEEDED, ERR_ROOTFS_OVER_PLAN_LIMIT, "disk",
-	  " MB", "DISK_GB" },
-	{ DIM(snapshots), ERR_SNAPSHOT_LIMIT_EXCEEDED, ERR_NONE, "snapshots", "", "SNAPSHOTS" },
+	{ DIM(disk_mb), ERR_ROOTFS_STORAGE_QUOTA_EXCEEDED, ERR_ROOTFS_OVER_PLAN_LIMIT, "diskMb",
+	  "disk", " MB", "DISK_GB" },
+	{ DIM(snapshots), ERR_SNAPSHOT_LIMIT_EXCEEDED, ERR_NONE, "snapshots", "snapshots", "",
+	  "SNAPSHOTS" },
 };
 
 static int64_t *dim(struct vm_quota *q, size_t i)
@@ -64,12 +68,13 @@ int vmm_usage(struct vmm *m, const char *account, struct vm_quota *ret, struct e
 	if (n < 0)
 		return n;
 	q.snapshots = n;
+	n = elsewhere_usage(m, account, &q, err);
+	if (n < 0)
+		return n;
 	LOCK_SCOPE(&m->lock);
-	for (size_t i = 0; i < m->n_vms; i++) {
-		const struct vm_info *v = &m->vms[i]->shown;
+	for (const struct vm *vm = table_first(&m->vms, account); vm; vm = table_next(vm)) {
+		const struct vm_info *v = &vm->shown;
 
-		if (strcmp(v->account, account) != 0)
-			continue;
 		q.vms++;
 		q.disk_mb += v->disk_mb;
 		if (!has_process(v->state))
@@ -101,10 +106,12 @@ int vmm_limits(struct vmm *m, const char *account, struct vm_quota *ret, struct 
 	return 0;
 }
 
-static int refuse(size_t i, int64_t limit, int64_t current, int64_t more, struct err *err)
+static int refuse(struct vmm *m, const char *account, size_t i, int64_t limit, int64_t current,
+                  int64_t more, struct err *err)
 {
 	enum err_code code = more > limit && dims[i].one_code ? dims[i].one_code : dims[i].sum_code;
 
+	store_feed_refused(m->store, account, dims[i].name, code, limit, current, more);
 	err_tag(err, -EDQUOT, code,
 	        "this account may have %lld%s %s, has %lld%s and would need %lld%s more; the "
 	        "operator can raise the account's quota, or PANDO_QUOTA_%s for all",
@@ -140,7 +147,7 @@ int quota_check(struct vmm *m, const char *account, const struct vm_quota *more,
 		/* An account over a limit that was lowered may go on with what takes no more of it.
 		 */
 		if (limit >= 0 && want > 0 && has + want > limit)
-			return refuse(i, limit, has, want, err);
+			return refuse(m, account, i, limit, has, want, err);
 	}
 	return 0;
 }

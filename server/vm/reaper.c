@@ -219,15 +219,15 @@ void *reaper_main(void *arg)
 			mutex_unlock(&m->lock);
 			break;
 		}
-		if ((!p || !who || cap < m->n_vms + 1) && !grow(&p, &who, &cap, m->n_vms + 64)) {
+		if ((!p || !who || cap < m->vms.n + 1) && !grow(&p, &who, &cap, m->vms.n + 64)) {
 			mutex_unlock(&m->lock);
 			log_warn("wait for processes: out of memory; tried again in a moment");
 			poll(NULL, 0, RETRY_MS);
 			continue;
 		}
 		p[0] = (struct pollfd){ .fd = m->wake_pipe[0], .events = POLLIN };
-		for (size_t i = 0; i < m->n_vms; i++) {
-			struct vm *vm = m->vms[i];
+		for (size_t i = 0; i < m->vms.n; i++) {
+			struct vm *vm = m->vms.all[i];
 
 			if (vm->reaper_fd < 0 || vm->lost_process)
 				continue;

@@ -20,6 +20,7 @@
 #include "base/io.h"
 #include "base/lock.h"
 #include "net/gate.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 #define ADOPT_THREADS 64 /* VMs taken up at once */
@@ -110,10 +111,10 @@ static struct vm *by_instance(struct vmm *m, const char *instance)
 {
 	LOCK_SCOPE(&m->lock);
 
-	for (size_t i = 0; i < m->n_vms; i++)
-		if (!strcmp(m->vms[i]->shown.instance, instance) &&
-		    m->vms[i]->shown.state == VM_RUNNING)
-			return m->vms[i];
+	for (size_t i = 0; i < m->vms.n; i++)
+		if (!strcmp(m->vms.all[i]->shown.instance, instance) &&
+		    m->vms.all[i]->shown.state == VM_RUNNING)
+			return m->vms.all[i];
 	return NULL;
 }
 
@@ -187,10 +188,12 @@ static int settle_vms(struct vmm *m, struct err *err)
 	int r = 0;
 
 	mutex_unshared(&m->lock);
-	for (size_t i = 0; r == 0 && i < m->n_vms; i++) {
-		struct vm *vm = m->vms[i];
+	for (size_t i = 0; r == 0 && i < m->vms.n; i++) {
+		struct vm *vm = m->vms.all[i];
 		struct store_vm *row = &vm->row;
 
+		if (row->info.state == VM_LOST && (r = elsewhere_come_back(vm, err)) < 0)
+			return r;
 		if (row->info.state != VM_RUNNING || vm->machine)
 			continue;
 		vm_log(vm, LOG_LV_WARN, "its process has ended: stopped, the disk is kept");
@@ -211,8 +214,8 @@ static int free_slots(struct vmm *m, struct err *err)
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		bool used = false;
 
-		for (size_t k = 0; k < m->n_vms && !used; k++)
-			used = m->vms[k]->has_slot && m->vms[k]->slot.idx == taken[i];
+		for (size_t k = 0; k < m->vms.n && !used; k++)
+			used = m->vms.all[k]->has_slot && m->vms.all[k]->slot.idx == taken[i];
 		for (size_t k = 0; k < m->n_debts && !used; k++)
 			used = m->debts[k].slot == (int)taken[i];
 		if (!used && privc_slot_free(m->priv, taken[i], NULL) < 0)
@@ -235,9 +238,9 @@ static int file_known(struct vmm *m, const char *dir, const char *name, struct e
 
 	snprintf(id, sizeof(id), "%.40s", name);
 	mutex_unshared(&m->lock);
-	for (size_t i = 0; i < m->n_vms; i++)
-		if (!strcmp(m->vms[i]->owed.id, name) ||
-		    (m->vms[i]->machine && !strcmp(m->vms[i]->row.info.instance, name)))
+	for (size_t i = 0; i < m->vms.n; i++)
+		if (!strcmp(m->vms.all[i]->owed.id, name) ||
+		    (m->vms.all[i]->machine && !strcmp(m->vms.all[i]->row.info.instance, name)))
 			return 1;
 	if (!strcmp(dir, "layers"))
 		return known(store_layer_get(m->store, id, &l, err));
@@ -282,8 +285,8 @@ static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
 static int drop_builds(struct vmm *m, struct err *err)
 {
 	mutex_unshared(&m->lock);
-	for (size_t i = m->n_vms; i-- > 0;) {
-		struct vm *vm = m->vms[i];
+	for (size_t i = m->vms.n; i-- > 0;) {
+		struct vm *vm = m->vms.all[i];
 		int r;
 
 		if (vm->row.info.state != VM_BUILDING)

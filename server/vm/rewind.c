@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rewind.c - a VM goes back to a snapshot of its ancestry
+ * rewind.c - a VM goes back to a snapshot of its own past
  *
  * A running VM: the machine of the past is brought up beside the present one, by the same thaw as
  * any other, and takes its place only when its agent has confirmed who it is and the store knows.
  * Until then the present one runs on behind a closed gate, so a failure costs nothing. A VM
  * that does not run is put to rest on the snapshot's point: the next use thaws it.
+ *
+ * Its own past is every snapshot of its ancestry and every snapshot that was taken of it: also the
+ * one that a rewind kept, which is no ancestor of where the rewind led, so that it can be undone.
  *
  * What it was before is kept as a snapshot unless the caller says otherwise. For a stopped VM
  * that means a boot, as every snapshot of a stopped VM does.
@@ -20,15 +23,18 @@
 #include "vm/tree.h"
 #include "vm/vm_internal.h"
 
-static int check_ancestor(struct vm *vm, const char *snapshot_id, const char *point,
-                          struct err *err)
+static int check_past(struct vm *vm, const char *snapshot_id, const char *point, struct err *err)
 {
 	autofree struct store_line *line = NULL;
+	struct store_snapshot s;
 	size_t n = 0;
-	int r = store_point_line(vm->m->store, vm->row.head, &line, &n, err);
+	int r;
 
-	if (r < 0)
+	if ((r = store_snapshot_get(vm->m->store, snapshot_id, &s, err)) < 0 ||
+	    (r = store_point_line(vm->m->store, vm->row.head, &line, &n, err)) < 0)
 		return r;
+	if (!strcmp(s.info.source_vm, vm->row.info.id))
+		return 0;
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(line[i].id, point))
 			return 0;
@@ -205,7 +211,7 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	*ret = (struct vm_rewind){ 0 };
 	r = snapshot_point(m, account, snapshot_id, point, NULL, err);
 	if (r == 0)
-		r = check_ancestor(vm, snapshot_id, point, err);
+		r = check_past(vm, snapshot_id, point, err);
 	if (r == 0 && (r = vmm_point_hold(m, point, err)) == 0) {
 		r = rewind_locked(vm, point, snapshot_id, keep, ret, err);
 		vmm_release(m, point);

@@ -22,7 +22,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "vm/vm_internal.h"
+#include "vm/elsewhere.h"
+#include "vm/stored.h"
 
 #define LOOK_EVERY_MS 10000 /* when nobody asks */
 #define TIGHT_MS 60000      /* after there was none, VMs that had none may still be found */
@@ -324,6 +325,8 @@ void vmm_look_at_disk(struct vmm *m)
 	if (!look_due(m, &m->disk_look_ms))
 		return;
 	over = measure(m);
+	if (over && cache_drop(m, over)) /* what can be fetched again costs nobody anything */
+		over = measure(m);
 	while (over && evict_next(m, &stuck)) {
 		vmm_collect(m);
 		over = measure(m);
@@ -394,6 +397,13 @@ static bool host_mem(struct host_mem *ret)
 		ret->promised_mb = limit > now ? (limit - now) >> 10 : 0;
 	}
 	return true;
+}
+
+uint64_t host_free_mb(void)
+{
+	struct host_mem h;
+
+	return host_mem(&h) ? h.free_mb : 0;
 }
 
 int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)

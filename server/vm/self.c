@@ -101,30 +101,25 @@ void vmm_on_ring(struct vmm *m, guest_ring_fn fn, void *ctx)
 static bool descends(struct vmm *m, const char *vm_id, const struct vm_info *i) REQUIRES(&m->lock)
 {
 	for (unsigned k = 0; i && k < GENERATIONS_MAX; k++) {
-		const struct vm_info *up = NULL;
+		const struct vm *up;
 
 		if (!(i->self & VM_SELF_CHILD))
 			return false;
 		if (strcmp(i->parent_id, vm_id) == 0)
 			return true;
-		for (size_t n = 0; n < m->n_vms && !up; n++)
-			if (strcmp(m->vms[n]->shown.id, i->parent_id) == 0 &&
-			    strcmp(m->vms[n]->shown.account, i->account) == 0)
-				up = &m->vms[n]->shown;
-		i = up;
+		up = table_find(&m->vms, i->parent_id);
+		i = up && strcmp(up->shown.account, i->account) == 0 ? &up->shown : NULL;
 	}
 	return false;
 }
 
 bool vmm_self_descends(struct vmm *m, const char *account, const char *vm_id, const char *child)
 {
+	const struct vm *vm;
 	LOCK_SCOPE(&m->lock);
 
-	for (size_t n = 0; n < m->n_vms; n++)
-		if (strcmp(m->vms[n]->shown.id, child) == 0)
-			return strcmp(m->vms[n]->shown.account, account) == 0 &&
-			       descends(m, vm_id, &m->vms[n]->shown);
-	return false;
+	vm = table_find(&m->vms, child);
+	return vm && strcmp(vm->shown.account, account) == 0 && descends(m, vm_id, &vm->shown);
 }
 
 int vmm_self_children(struct vmm *m, const char *account, const char *vm_id, struct vm_info **ret,
@@ -134,19 +129,13 @@ int vmm_self_children(struct vmm *m, const char *account, const char *vm_id, str
 	size_t n = 0;
 	LOCK_SCOPE(&m->lock);
 
-	for (size_t i = 0; i < m->n_vms; i++)
-		n += (m->vms[i]->shown.self & VM_SELF_CHILD) != 0;
-	v = calloc(n ? n : 1, sizeof(*v));
+	v = calloc(table_count(&m->vms, account) + 1, sizeof(*v));
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
-	n = 0;
-	for (size_t i = m->n_vms; i-- > 0;) {
-		const struct vm_info *shown = &m->vms[i]->shown;
-
-		if (shown->self & VM_SELF_CHILD && strcmp(shown->account, account) == 0 &&
-		    descends(m, vm_id, shown))
-			v[n++] = *shown;
-	}
+	for (const struct vm *vm = table_first(&m->vms, account); vm; vm = table_next(vm))
+		if (vm->shown.self & VM_SELF_CHILD && descends(m, vm_id, &vm->shown))
+			v[n++] = vm->shown;
+	qsort(v, n, sizeof(*v), vm_cmp_newest);
 	*ret = v;
 	*ret_n = n;
 	return 0;

@@ -60,8 +60,8 @@ static bool is_default(const struct vmm *m, uint32_t vcpus, uint32_t mem_mb)
 	return vcpus == m->conf.vcpus && mem_mb == m->conf.mem_mb;
 }
 
-/* What its own layers take; the bottom of its disk is the default template's. */
-static uint64_t weigh(struct vmm *m, const struct store_point *p)
+/* The bottom of its disk is the default template's. */
+uint64_t size_weigh(struct vmm *m, const struct store_point *p)
 {
 	struct store_layer l;
 	uint64_t sum = p->state_bytes;
@@ -106,9 +106,17 @@ int sizes_new(struct vmm *m, struct err *err)
 		if (!s)
 			continue;
 		snprintf(s->point, sizeof(s->point), "%s", p.id);
-		s->bytes = weigh(m, &p);
+		s->bytes = size_weigh(m, &p);
 	}
 	return r;
+}
+
+static bool has(const struct store_template *t, size_t n, const char *key)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(t[i].key, key))
+			return true;
+	return false;
 }
 
 void sizes_sweep(struct vmm *m)
@@ -126,13 +134,14 @@ void sizes_sweep(struct vmm *m)
 		if (store_point_get(m->store, t[i].point, &p, NULL) < 0)
 			continue;
 		template_job(m, p.vcpus, p.mem_mb, &j);
-		if (strncmp(j.key, t[i].key, strlen(j.key)) == 0)
+		if (strncmp(j.key, t[i].key, strlen(j.key)) == 0 && has(t, n, j.key))
 			continue; /* or made of it: template_own.c */
 		if (store_template_drop(m->store, t[i].key, t[i].point, &err) < 0)
 			log_obj(LOG_LV_WARN, "template", t[i].key, "was not removed: %s", err.msg);
 		else
 			log_obj(LOG_LV_INFO, "template", t[i].key,
-			        "removed: it is of another image or QEMU");
+			        "removed: it is of another image or QEMU, or what it was made of "
+			        "is gone");
 	}
 }
 
@@ -237,7 +246,7 @@ static struct size *too_much(struct vmm *m, const struct size *keep) REQUIRES(&m
 
 		if (!*s->point || s->state == SIZE_IN_MAKING)
 			continue;
-		sum += s->bytes;
+		sum += s->bytes + s->own.bytes;
 		n++;
 		if (s == keep)
 			continue;
@@ -260,49 +269,59 @@ static void drop(struct vmm *m, const char *key, const char *point, const char *
 	vmm_collect_soon(m);
 }
 
-static void trim(struct vmm *m, const struct size *keep)
+/* Nobody thaws it any more: what is to be dropped, in *ret. */
+static void unset(struct size *s, uint64_t not_before_ms, struct size *ret)
 {
-	char key[32], point[ID_SIZE];
+	*ret = *s;
+	s->state = SIZE_NONE;
+	s->point[0] = '\0';
+	s->bytes = 0;
+	s->own = (struct own){ 0 };
+	s->not_before_ms = not_before_ms;
+}
 
+static void drop_both(struct vmm *m, const struct size *s, const char *why)
+{
+	char key[sizeof(s->key)];
+
+	if (*s->own.point) {
+		own_key(s->key, s->own.told, key);
+		drop(m, key, s->own.point, why);
+	}
+	drop(m, s->key, s->point, why);
+}
+
+void sizes_trim(struct vmm *m, const struct size *keep)
+{
 	for (;;) {
-		struct size *s;
+		struct size *s, was;
 
 		mutex_lock(&m->lock);
 		s = too_much(m, keep);
 		if (s) {
-			snprintf(key, sizeof(key), "%s", s->key);
-			snprintf(point, sizeof(point), "%s", s->point);
-			s->state = SIZE_NONE;
-			s->point[0] = '\0';
-			s->bytes = 0;
 			/* Not at once again: it would push out what pushed it out. */
-			s->not_before_ms = clock_ms() + SIZE_RECENT_MS;
+			unset(s, clock_ms() + SIZE_RECENT_MS, &was);
 		}
 		mutex_unlock(&m->lock);
 		if (!s)
 			return;
-		drop(m, key, point, "others of their size budget were used since");
+		drop_both(m, &was, "others of their size budget were used since");
 	}
 }
 
 bool size_forget(struct vmm *m, const char *point, const char *why)
 {
 	struct sizes *z = m->sizes;
-	char key[32] = "";
+	struct size was = { 0 };
 
 	mutex_lock(&m->lock);
 	for (size_t i = 0; i < z->n && *point; i++)
-		if (!strcmp(z->s[i].point, point) && z->s[i].state != SIZE_IN_MAKING) {
-			snprintf(key, sizeof(key), "%s", z->s[i].key);
-			z->s[i].state = SIZE_NONE;
-			z->s[i].point[0] = '\0';
-			z->s[i].bytes = 0;
-			z->s[i].not_before_ms = clock_ms() + SIZE_LOOK_AGAIN_MS;
-		}
+		if (!strcmp(z->s[i].point, point) && z->s[i].state != SIZE_IN_MAKING)
+			unset(&z->s[i], clock_ms() + SIZE_LOOK_AGAIN_MS, &was);
 	mutex_unlock(&m->lock);
-	if (*key)
-		drop(m, key, point, why);
-	return *key;
+	if (*was.point)
+		drop_both(m, &was, why);
+	return *was.point;
 }
 
 size_t sizes_list(struct vmm *m, struct size_point ret[SIZES_MAX])
@@ -368,13 +387,13 @@ int size_make(struct vmm *m, struct size *s, struct err *err)
 	log_obj(LOG_LV_INFO, "template", j.key, "of %u vCPUs and %u MB is ready after %.1f s",
 	        s->vcpus, s->mem_mb, (double)(clock_ms() - t0) / 1e3);
 	if (store_point_get(m->store, point, &p, NULL) == 0) {
-		uint64_t bytes = weigh(m, &p);
+		uint64_t bytes = size_weigh(m, &p);
 
 		mutex_lock(&m->lock);
 		s->bytes = bytes;
 		mutex_unlock(&m->lock);
 	}
-	trim(m, s);
+	sizes_trim(m, s);
 	vmm_collect_soon(m);
 	return 0;
 }
@@ -417,7 +436,7 @@ static int ask(struct vmm *m, const char *account, struct size *s, char ret_poin
 			               "the server is shutting down");
 		if (s->state == SIZE_READY) {
 			s->used_ms = clock_ms();
-			snprintf(ret_point, ID_SIZE, "%s", s->point);
+			snprintf(ret_point, ID_SIZE, "%s", own_or(&s->own, s->point));
 			return 0;
 		}
 		if (joined && s->attempts != attempts && !s->cut) {
@@ -490,6 +509,7 @@ int size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_m
 		r = vmm_point_hold(m, ret_point, err);
 		if (r != -ENOENT)
 			return r;
-		size_forget(m, ret_point, "its point is gone"); /* removed in this moment */
+		if (!own_forget(m, ret_point)) /* removed in this moment */
+			size_forget(m, ret_point, "its point is gone");
 	}
 }

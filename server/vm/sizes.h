@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm/sizes.h - the table of sizes; for sizes*.c only */
+/* vm/sizes.h - the table of sizes; for sizes*.c and template_own.c only */
 #pragma once
 
 #include "vm/template.h"
@@ -20,7 +20,8 @@ struct size {
 	struct vm *vm;              /* weak: the machine that boots for it */
 	bool listed;                /* by the operator */
 	bool ahead, cut;            /* nobody waits for it; it was ended for somebody's sake */
-	uint64_t bytes;
+	uint64_t bytes;             /* without those of own */
+	struct own own;
 	uint64_t used_ms;       /* clock_ms() of the last use; 0: none by this server */
 	uint64_t not_before_ms; /* not tried ahead of need until then */
 	unsigned failures;
@@ -36,4 +37,8 @@ struct sizes {
 
 /* A size that is in the making, by the caller: its template, and what follows from the result. */
 int size_make(struct vmm *m, struct size *s, struct err *err);
-uint64_t sizes_budget(const struct vmm *m); /* bytes */
+/* What the layers of that template take. */
+uint64_t size_weigh(struct vmm *m, const struct store_point *p);
+void sizes_trim(struct vmm *m, const struct size *keep); /* to the budget */
+bool size_recent(const struct size *s);                  /* used lately; m->lock */
+uint64_t sizes_budget(const struct vmm *m);              /* bytes */

@@ -57,7 +57,7 @@ static bool fits(struct vmm *m, const struct size *s)
 	LOCK_SCOPE(&m->lock);
 	for (size_t i = 0; i < m->sizes->n; i++)
 		if (&m->sizes->s[i] != s && m->sizes->s[i].listed)
-			sum += m->sizes->s[i].bytes;
+			sum += m->sizes->s[i].bytes + m->sizes->s[i].own.bytes;
 	return sum <= sizes_budget(m);
 }
 
@@ -122,26 +122,41 @@ bool size_is_template(const struct vmm *m, const char *point)
 	const struct sizes *z = m->sizes;
 
 	for (size_t i = 0; i < z->n; i++)
-		if (*z->s[i].point && !strcmp(z->s[i].point, point))
+		if (*z->s[i].point &&
+		    (!strcmp(z->s[i].point, point) || !strcmp(z->s[i].own.point, point)))
 			return true;
 	return false;
+}
+
+bool size_own_pending(struct vmm *m, const char *point)
+{
+	const struct sizes *z = m->sizes;
+
+	for (size_t i = 0; i < z->n; i++)
+		if (z->s[i].state == SIZE_READY &&
+		    (!strcmp(z->s[i].point, point) || !strcmp(z->s[i].own.point, point)))
+			return own_pending(m, &z->s[i].own);
+	return false;
+}
+
+bool size_recent(const struct size *s)
+{
+	return s->state == SIZE_READY && s->used_ms && clock_ms() - s->used_ms <= SIZE_RECENT_MS;
 }
 
 bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
                   char ret_point[ID_SIZE])
 {
 	const struct sizes *z = m->sizes;
-	uint64_t now = clock_ms();
 
 	for (size_t i = 0; i < z->n; i++) {
 		const struct size *s = &z->s[i];
 
-		if (s->state != SIZE_READY || !s->used_ms || now - s->used_ms > SIZE_RECENT_MS ||
-		    nth--)
+		if (!size_recent(s) || nth--)
 			continue;
 		*ret_vcpus = s->vcpus;
 		*ret_mem_mb = s->mem_mb;
-		snprintf(ret_point, ID_SIZE, "%s", s->point);
+		snprintf(ret_point, ID_SIZE, "%s", own_or(&s->own, s->point));
 		return true;
 	}
 	return false;
@@ -158,7 +173,8 @@ void sizes_status(const struct vmm *m, struct vmm_status *ret)
 		*t = (struct vmm_size_status){ .vcpus = s->vcpus,
 			                       .mem_mb = s->mem_mb,
 			                       .listed = s->listed,
-			                       .disk_mb = (uint32_t)(s->bytes >> 20) };
+			                       .disk_mb = (uint32_t)((s->bytes + s->own.bytes) >>
+			                                             20) };
 		snprintf(t->point, sizeof(t->point), "%s", s->point);
 		snprintf(t->state, sizeof(t->state), "%s",
 		         s->state == SIZE_IN_MAKING ? "building"

@@ -41,6 +41,7 @@ static int bring_up(struct vm *vm, const struct vm_stage_opts *o, const struct e
 
 	if (r < 0)
 		return r;
+	snprintf(b.layer.account, sizeof(b.layer.account), "%s", vm->payer);
 	r = store_vm_add_many(vm->m->store, &vm->row, 1, &b.layer, 1, vm_note_of(&o->vm, &note),
 	                      err);
 	if (r < 0)
@@ -88,6 +89,8 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	vm_fill_row(&o->vm, &p, &row);
 	row.info.state = VM_BUILDING;
 	vm = vm_new(m, &row);
+	if (vm && !*row.info.account && o->payer)
+		snprintf(vm->payer, sizeof(vm->payer), "%s", o->payer);
 	if (vm && o->snapshot)
 		snprintf(vm->builds, sizeof(vm->builds), "%s", o->snapshot);
 	r = vm ? make_known(m, o, vm, err) : err_set(err, -ENOMEM, "build: out of memory");
@@ -184,9 +187,10 @@ void stage_cancel_snapshot(struct vmm *m, const char *snapshot)
 	struct vm *vm = NULL;
 
 	mutex_lock(&m->lock);
-	for (size_t i = 0; i < m->n_vms && !vm; i++)
-		if (m->vms[i]->shown.state == VM_BUILDING && !strcmp(m->vms[i]->builds, snapshot)) {
-			vm = m->vms[i];
+	for (size_t i = 0; i < m->vms.n && !vm; i++)
+		if (m->vms.all[i]->shown.state == VM_BUILDING &&
+		    !strcmp(m->vms.all[i]->builds, snapshot)) {
+			vm = m->vms.all[i];
 			vm->refs++;
 		}
 	mutex_unlock(&m->lock);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 /* Which of the contract's codes: the VM goes on, or it is gone. A full disk says so itself. */
 static void tag_failure(struct vm *vm, int r, struct err *err)
@@ -98,19 +99,18 @@ int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_in
 	return r;
 }
 
-void vmm_suspend_all(struct vmm *m)
+/* Those that run now, one after the other. Builds are cancelled if asked. */
+static void suspend_each(struct vmm *m, const char *why, bool builds)
 {
 	struct vm **v;
 	size_t n = 0;
 
-	knock_stop(m); /* or the last that runs would wake the first */
 	mutex_lock(&m->lock);
-	m->stopping = true; /* nothing is made ahead of need any more */
-	cond_broadcast(&m->cond);
-	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
-	for (size_t i = 0; v && i < m->n_vms; i++)
-		if (m->vms[i]->shown.state == VM_RUNNING || m->vms[i]->shown.state == VM_BUILDING) {
-			v[n] = m->vms[i];
+	v = calloc(m->vms.n ? m->vms.n : 1, sizeof(*v));
+	for (size_t i = 0; v && i < m->vms.n; i++)
+		if (m->vms.all[i]->shown.state == VM_RUNNING ||
+		    (builds && m->vms.all[i]->shown.state == VM_BUILDING)) {
+			v[n] = m->vms.all[i];
 			v[n++]->refs++;
 		}
 	mutex_unlock(&m->lock);
@@ -126,7 +126,7 @@ void vmm_suspend_all(struct vmm *m)
 			continue;
 		}
 		vm_lock(vm);
-		vm->why = "shutdown";
+		vm->why = why;
 		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
 		    vm_suspend_locked(vm, &err) < 0) {
 			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",
@@ -136,6 +136,25 @@ void vmm_suspend_all(struct vmm *m)
 		vm_unlock(vm);
 	}
 	free(v);
+}
+
+void vmm_suspend_all(struct vmm *m)
+{
+	knock_stop(m); /* or the last that runs would wake the first */
+	mutex_lock(&m->lock);
+	m->stopping = true; /* nothing is made ahead of need any more */
+	cond_broadcast(&m->cond);
+	mutex_unlock(&m->lock);
+	suspend_each(m, "shutdown", /* builds= */ true);
 	hidden_end_all(m);
 	sizes_stop(m);
+}
+
+void vmm_drain(struct vmm *m, bool on)
+{
+	mutex_lock(&m->lock);
+	m->draining = on;
+	mutex_unlock(&m->lock);
+	if (on)
+		suspend_each(m, "drain", /* builds= */ false);
 }

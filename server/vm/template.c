@@ -109,8 +109,11 @@ static int settle_guest(struct vm *vm, struct err *err)
 	size_t last = ARRAY_SIZE(steps) - 1;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < last; i++)
+	for (size_t i = 0; r == 0 && i < last; i++) {
 		r = template_step(vm, steps[i], err);
+		if (r == 0 && i == 0) /* before programs are started that count them */
+			r = vm_all_vcpus(vm, err);
+	}
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cells); i++)
 		r = guest_code_warm(vm->guest, &cells[i], vm->m->t.boot_done, err);
 	return r < 0 ? r : template_step(vm, steps[last], err);
@@ -283,7 +286,6 @@ static int ensure(struct vmm *m, struct err *err)
 	if (r < 0)
 		return r;
 	mutex_lock(&m->lock);
-	snprintf(m->template_point, sizeof(m->template_point), "%s", point);
 	snprintf(m->template_shared, sizeof(m->template_shared), "%s", point);
 	mutex_unlock(&m->lock);
 	note_state(m, "ready", "ready");
@@ -342,7 +344,7 @@ int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 		if (!cond_wait_until(&m->cond, &m->lock, until))
 			break;
 	if (!strcmp(m->template_state, "ready")) {
-		snprintf(ret_point, ID_SIZE, "%s", m->template_point);
+		snprintf(ret_point, ID_SIZE, "%s", template_now(m));
 		return 0;
 	}
 	if (!strcmp(m->template_state, "failed"))

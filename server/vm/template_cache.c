@@ -50,7 +50,9 @@ int template_freeze(struct vm *vm, const struct template_job *j, struct bringup 
 	struct vmm *m = vm->m;
 	const struct engine_info *i = engine_info(m->engine);
 	char point[ID_SIZE], mem_id[ID_SIZE], path[PATH_MAX];
-	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
+	struct machine_freeze req = {
+		.point_id = point, .mem_layer = mem_id, .durable = true, .seed = b->seed
+	};
 	struct store_point p = { .kind = POINT_TEMPLATE,
 		                 .vcpus = vm->row.info.vcpus,
 		                 .mem_mb = vm->row.info.mem_mb,

@@ -21,19 +21,22 @@ static uint64_t file_bytes(void *ctx, const char *layer, uint64_t sealed)
 	return (uint64_t)st.st_blocks * 512;
 }
 
-/* Passing states are not in the store. */
+/* Passing states are not in the store, and neither is what a VM has changed in memory since its
+ * thaw. */
 static void show_states(struct vmm *m, struct vm_tree *t)
 {
 	LOCK_SCOPE(&m->lock);
 
 	for (size_t i = 0; i < t->n; i++) {
-		if (t->nodes[i].kind != TREE_VM)
+		const struct vm *vm = NULL;
+
+		if (t->nodes[i].kind == TREE_VM)
+			vm = table_find(&m->vms, t->nodes[i].id);
+		if (!vm)
 			continue;
-		for (size_t k = 0; k < m->n_vms; k++)
-			if (!strcmp(m->vms[k]->shown.id, t->nodes[i].id)) {
-				t->nodes[i].state = m->vms[k]->shown.state;
-				break;
-			}
+		t->nodes[i].state = vm->shown.state;
+		if (vm->shown.state == VM_RUNNING)
+			t->nodes[i].private_bytes = (uint64_t)vm->private_kb << 10;
 	}
 }
 

@@ -47,6 +47,7 @@ struct tree_node {
 	enum vm_state state; /* VMs */
 	uint32_t vcpus, mem_mb, disk_mb;
 	struct tree_size mem, disk;
+	uint64_t private_bytes; /* of a running VM's process, at history.c's last look */
 	/* for tree.c */
 	size_t up; /* index of the parent; SIZE_MAX: none */
 	char mem_layer[ID_SIZE], disk_layer[ID_SIZE];

@@ -22,6 +22,7 @@
 #include "store/store_net.h"
 #include "vm/network.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 #define SERVER_IP (PRIV_WG_NET + 1)
 #define FIRST_IP (PRIV_WG_NET + 2)

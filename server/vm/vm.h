@@ -54,6 +54,7 @@ struct vm_create_opts {
 	int64_t delete_after_s; /* from now on; <= 0: never */
 	bool count_exec;        /* running work counts as activity */
 	bool recreate;
+	bool eager;    /* more of this point are expected: one is kept ready from now on */
 	uint32_t self; /* VM_SELF_... */
 	struct vm_persistence persistence;
 };
@@ -257,7 +258,22 @@ struct vmm_status {
 	uint32_t vcpus, mem_mb, disk_mb;          /* default VM */
 	unsigned pool_ready, pool_mem_mb, blanks; /* made ahead of need */
 	uint64_t pool_given, pool_missed;         /* creates served from the pool, and not */
+	const char *seed;                         /* "off", "making", "ready" */
+	unsigned seeds;                           /* of all sizes, that have passed their trial */
+	uint64_t forked;                          /* VMs that were forked from a seed */
 	struct vmm_size_status sizes[SIZES_MAX];
 	size_t n_sizes;
 };
 void vmm_status(struct vmm *m, struct vmm_status *ret);
+
+/* The object store that layers are uploaded to. */
+struct vmm_objects {
+	bool on;                         /* there is one; the rest is zero if not */
+	bool asked, failing;             /* it was asked; the last request failed */
+	int64_t since_ms;                /* wall clock: since when that is so */
+	char where[128], error[256];     /* bucket and endpoint; why it fails */
+	uint64_t pending, pending_bytes; /* layers and states that are to be uploaded */
+	uint64_t garbage;                /* deleted ones whose objects are to go */
+	uint32_t cache_mb;               /* bound of the files here; 0: none */
+};
+void vmm_objects(struct vmm *m, struct vmm_objects *ret);

@@ -45,6 +45,7 @@ static void fill_point(struct vm *vm, const struct machine_frozen *f, const char
 	snprintf(p->machine, sizeof(p->machine), "%s", i->machine);
 	snprintf(p->cpu, sizeof(p->cpu), "%s", i->cpu);
 	snprintf(p->accel, sizeof(p->accel), "%s", accel_name(i->accel));
+	snprintf(p->account, sizeof(p->account), "%s", vm->payer);
 }
 
 static struct store_layer mem_layer_row(const struct vm *vm, const char *id,
@@ -57,6 +58,7 @@ static struct store_layer mem_layer_row(const struct vm *vm, const char *id,
 	snprintf(l.id, sizeof(l.id), "%s", id);
 	snprintf(l.parent, sizeof(l.parent), "%s", vm->row.base_mem);
 	snprintf(l.format, sizeof(l.format), "mem");
+	snprintf(l.account, sizeof(l.account), "%s", vm->payer);
 	return l;
 }
 
@@ -180,6 +182,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	snprintf(disk.id, ID_SIZE, "%s", disk_id);
 	snprintf(disk.parent, ID_SIZE, "%s", old_disk);
 	snprintf(disk.format, sizeof(disk.format), "qcow2");
+	snprintf(disk.account, sizeof(disk.account), "%s", vm->payer);
 	if (r == 0 || f.disk_switched) { /* what it writes to from now on, whatever comes */
 		snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
 		vm->owed = disk;

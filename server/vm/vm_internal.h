@@ -22,7 +22,10 @@
 #include "net/dns.h"
 #include "privc/privc.h"
 #include "store/store.h"
+#include "vm/blank.h"
+#include "vm/own.h"
 #include "vm/stage.h"
+#include "vm/table.h"
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
@@ -40,11 +43,10 @@ struct vm_net {
 	bool waits; /* being built: the policy is for what comes out */
 };
 
-#define TOLD_SIZE 15 /* a hash of what this server tells guests */
-
 struct vm {
-	struct vmm *m; /* weak */
-	unsigned refs; /* m->lock */
+	struct vmm *m;         /* weak */
+	unsigned refs;         /* m->lock */
+	struct vm_place place; /* in m->vms; m->lock */
 	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
@@ -67,6 +69,7 @@ struct vm {
 	bool gone;                   /* deleted; vm->lock */
 	bool buried;                 /* the same, for those without the lock; m->lock */
 	bool cancelled;              /* building, and not wanted any more; m->lock */
+	char payer[ACCOUNT_SIZE];    /* building, and in nobody's list: whose its layers are */
 	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
 	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
 	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */
@@ -96,27 +99,22 @@ struct vm {
 #define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define BLANKS_MAX 16      /* blank processes kept */
+#define SEEDS_MAX 4u       /* sizes that VMs are forked for; 130 MB and more each */
 #define BLANKS_SIZED 4     /* and of other sizes that are in use, one each */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
 
+struct stored;
 struct history;
 struct pool;
 struct sizes;
 
-/* A machine to be ended ("": none) and then a slot to be freed (-1: none): debt.c. */
-struct debt {
-	char instance[ID_SIZE];
-	int slot;
-};
-
-/* A QEMU process that is no VM yet, with the network slot it runs in. */
-struct blank {
-	struct machine *machine; /* owned */
-	struct priv_slot slot;
-	char instance[ID_SIZE];
-	uint32_t vcpus, mem_mb;
-	bool ahead; /* started ahead of need */
+/* seed.c */
+struct seed {
+	struct vm *vm;       /* owned; NULL: none; changed under both locks, read under either */
+	char point[ID_SIZE]; /* likewise: what it was frozen into */
+	bool lost;           /* its process has ended; m->lock */
+	bool tried;          /* its first fork was good; m->lock */
 };
 
 struct vmm {
@@ -139,16 +137,17 @@ struct vmm {
 	struct mutex lock;
 	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	struct cond cond;                 /* template state, holds, stopping, room */
-	struct vm **vms GUARDED_BY(lock); /* owned; m->lock */
-	size_t n_vms GUARDED_BY(lock), cap_vms GUARDED_BY(lock);
+	struct cond cond; /* template state, holds, stopping, room */
+	struct vm_table vms GUARDED_BY(lock);
 	struct vm *template_vm
 	        GUARDED_BY(lock); /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
-	char template_point[ID_SIZE] GUARDED_BY(lock);  /* thawed: the shared one, or our own */
 	char template_shared[ID_SIZE] GUARDED_BY(lock); /* the same for all servers */
-	char own_told[TOLD_SIZE] GUARDED_BY(lock);      /* in our own; "": there is none */
-	char own_failed[TOLD_SIZE] GUARDED_BY(lock);    /* the last that could not be made */
+	struct own own GUARDED_BY(lock);                /* made of it */
+	struct rwlock seed_lock;                        /* seed.c: forks read; before m->lock */
+	struct seed seeds[SEEDS_MAX];                   /* one of a size */
+	unsigned seed_failures;                         /* one after the other; m->lock */
+	uint64_t forked;                                /* VMs, from seeds; m->lock */
 	char template_state[16] GUARDED_BY(lock), template_note[256] GUARDED_BY(lock);
 	struct err template_err;
 	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
@@ -163,11 +162,13 @@ struct vmm {
 	size_t n_holds GUARDED_BY(lock);
 	struct blank blanks[BLANKS_MAX + BLANKS_SIZED] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
-	struct pool *pool;            /* owned; what is in it: m->lock */
-	struct sizes *sizes;          /* owned; likewise */
-	struct knocks *knocks;        /* owned: knock.c */
-	struct history *history;      /* owned; likewise */
-	struct greet *greet;          /* owned; NULL: none */
+	struct pool *pool;       /* owned; what is in it: m->lock */
+	struct sizes *sizes;     /* owned; likewise */
+	struct knocks *knocks;   /* owned: knock.c */
+	struct history *history; /* owned; likewise */
+	struct greet *greet;     /* owned; NULL: none */
+	struct stored *stored;   /* owned: stored.h; NULL: no object store */
+	bool upload_wanted GUARDED_BY(lock);
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
 	struct rwlock debts_lock;             /* see debt.c; before m->lock */
@@ -175,6 +176,7 @@ struct vmm {
 	uint64_t started_ms GUARDED_BY(lock); /* clock_ms() of the last one's end; m->lock */
 	struct vm *hidden[HIDDEN_MAX] GUARDED_BY(lock); /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
+	bool draining GUARDED_BY(lock);                 /* takes no new VMs */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
 	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank, making_size, making_own; /* at work; m->lock */
@@ -239,6 +241,7 @@ void vm_copy_info(struct vm *vm, struct vm_info *ret);
 void vm_publish(struct vm *vm);
 /* Every VM, referenced. Caller vm_unref()s each and frees. */
 struct vm **vmm_all(struct vmm *m, size_t *ret_n);
+int vm_cmp_newest(const void *a, const void *b); /* of struct vm_info, for qsort() */
 
 /* state.c: the only writer of the state. Saves the row with what belongs to it in one transaction.
  */
@@ -352,6 +355,9 @@ struct bringup {
 	unsigned agent_ms;        /* deadline for the agent */
 	bool hidden;              /* nobody's (yet): network closed, not watched */
 	bool ahead;               /* nobody waits for it */
+	bool seed;                /* in a process that may become a seed */
+	bool trial;               /* the first fork of a seed */
+	bool forked;              /* out: it was forked from the seed, not thawed */
 	/* What the guest is told of it (self.c). */
 	uint8_t event;        /* enum agent_event; 0: it was booted or resumed */
 	uint64_t call;        /* fork: the guest's request that it answers, or 0 */
@@ -410,28 +416,6 @@ const char *site_stamp(struct vmm *m) REQUIRES(&m->lock); /* "-": no settings, e
 void vm_net_trust(struct vm *vm);  /* the guest trusts that authority; says so when not */
 void vm_net_forget(struct vm *vm); /* its names */
 void vm_net_done(struct vm_net *n);
-/* vpc.c */
-int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err);
-int vpc_load(struct vm *vm, struct err *err);
-struct store_vpc;
-int vpc_find(struct vmm *m, const char *account, const char *id, struct store_vpc *ret,
-             struct err *err);
-struct priv_vpc vpc_plan(const struct store_vpc *v);
-/* tunnel.c */
-void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
-void tunnels_expire(struct vmm *m, bool all);      /* all: at start */
-
-/* knock.c: packets for VMs that do not run */
-int knock_new(struct vmm *m, struct err *err);
-int knock_begin(struct vmm *m, struct err *err); /* its thread */
-void knock_stop(struct vmm *m);                  /* nobody is woken any more; fine twice */
-void knock_end(struct vmm *m);
-/* The VM has its address from now on; and no longer. */
-int knock_know(struct vm *vm, struct err *err);
-void knock_unknow(struct vm *vm);
-/* Something that could send packets is in the VPC; fine again. Says so when it does not work. */
-void knock_open(struct vmm *m, const char *vpc, const struct priv_vpc *plan);
-void knock_close(struct vmm *m, uint32_t vpc_idx);
 
 /* debt.c */
 void debt_add(struct vmm *m, const char *instance, int slot);
@@ -466,7 +450,10 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any more */
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
+void seed_status(struct vmm *m, struct vmm_status *ret);                    /* likewise; seed.c */
 /* Why the last attempt to make a VM ready failed; "": it did not. */
+/* VMs that were made from the first will be made from the second. */
+void pool_rename(struct vmm *m, const char *from, const char *to) REQUIRES(&m->lock);
 void pool_trouble(struct vmm *m, char *ret, size_t size) REQUIRES(&m->lock);
 void pool_end(struct vmm *m);
 /* sizes.c: templates of other sizes */
@@ -491,6 +478,8 @@ void *sizes_main(void *arg);
 void sizes_stop(struct vmm *m); /* none is made any more; fine twice */
 void sizes_end(struct vmm *m);
 bool size_is_template(const struct vmm *m, const char *point) REQUIRES(&m->lock);
+/* It is one, and what VMs of its size will be thawed from is not there yet. */
+bool size_own_pending(struct vmm *m, const char *point) REQUIRES(&m->lock);
 /* The nth of those that were used lately; false: there are not so many. */
 bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
                   char ret_point[ID_SIZE]) REQUIRES(&m->lock);
@@ -512,6 +501,8 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 int vm_grow_live(struct vm *vm, uint32_t disk_mb, struct err *err);
 /* The running guest's root file system takes all of its disk. */
 int vm_grow_fs(struct vm *vm, struct err *err);
+/* After a boot: switches on the vCPUs that it began without. */
+int vm_all_vcpus(struct vm *vm, struct err *err);
 /* stage.c: ends the process of a VM that is being built; its builder does the rest */
 void vm_cancel_build(struct vm *vm);
 void stage_cancel_snapshot(struct vmm *m, const char *snapshot); /* the same, if there is one */
@@ -577,9 +568,12 @@ int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 int template_hold(struct vmm *m, char ret_point[ID_SIZE], struct err *err); /* and held */
 /* The default one, shared or this server's own. */
 bool template_is(const struct vmm *m, const char *point) REQUIRES(&m->lock);
+/* What default VMs are thawed from. */
+const char *template_now(const struct vmm *m) REQUIRES(&m->lock);
 /* template_own.c: this server's own template is wanted and not there yet. */
-bool own_pending(struct vmm *m) REQUIRES(&m->lock);
-void own_forget(struct vmm *m, const char *point); /* it is damaged; fine for any point */
+bool own_pending(struct vmm *m, const struct own *o) REQUIRES(&m->lock);
+/* It is damaged; true: it was one, and is made again. Fine for any point. */
+bool own_forget(struct vmm *m, const char *point);
 /* A guest thawed from that point (NULL: none) is not told again what it knows; vm->lock. */
 void vm_told_already(struct vm *vm, const struct engine_point *p);
 void vm_note_told(struct vm *vm, const char *point); /* it was suspended as that point */

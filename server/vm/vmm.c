@@ -18,8 +18,12 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "store/store_net.h"
+#include "store/store_node.h"
+#include "vm/elsewhere.h"
 #include "vm/history.h"
+#include "vm/stored.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 const struct vm_times vm_times_usual = {
 	.agent_boot = 300000,
@@ -58,6 +62,7 @@ struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 	vm->m = m;
 	vm->refs = 1;
 	vm->row = *row;
+	store_vm_own(m->store, &vm->row);
 	vm->stored = row->info.state;
 	vm->shown = row->info;
 	vm->reaper_fd = -1;
@@ -100,30 +105,20 @@ int vmm_insert(struct vmm *m, struct vm *vm, struct err *err)
 {
 	LOCK_SCOPE(&m->lock);
 
-	if (m->n_vms == m->cap_vms) {
-		size_t cap = m->cap_vms ? m->cap_vms * 2 : 64;
-		struct vm **p = realloc(m->vms, cap * sizeof(*p));
-
-		if (!p)
-			return err_set(err, -ENOMEM, "table of VMs: out of memory");
-		m->vms = p;
-		m->cap_vms = cap;
-	}
-	m->vms[m->n_vms++] = vm;
+	if (table_add(&m->vms, vm) < 0)
+		return err_set(err, -ENOMEM, "table of VMs: out of memory");
 	vm->refs++;
 	return 0;
 }
 
 void vmm_forget(struct vmm *m, struct vm *vm)
 {
-	bool found = false;
+	bool found;
 
 	mutex_lock(&m->lock);
-	for (size_t i = 0; i < m->n_vms && !found; i++) {
-		if (m->vms[i] != vm)
-			continue;
-		m->vms[i] = m->vms[--m->n_vms];
-		found = true;
+	found = vm->place.owner;
+	if (found) {
+		table_remove(&m->vms, vm);
 		vmm_say_changed(m, vm->shown.id, NULL);
 	}
 	mutex_unlock(&m->lock);
@@ -136,12 +131,12 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n)
 	struct vm **v;
 	LOCK_SCOPE(&m->lock);
 
-	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
-	for (size_t i = 0; v && i < m->n_vms; i++) {
-		v[i] = m->vms[i];
+	v = calloc(m->vms.n ? m->vms.n : 1, sizeof(*v));
+	for (size_t i = 0; v && i < m->vms.n; i++) {
+		v[i] = m->vms.all[i];
 		v[i]->refs++;
 	}
-	*ret_n = m->n_vms;
+	*ret_n = m->vms.n;
 	return v;
 }
 
@@ -152,26 +147,25 @@ static int not_found(const char *id, struct err *err)
 
 int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
 {
+	struct vm *vm;
 	LOCK_SCOPE(&m->lock);
 
-	for (size_t i = 0; i < m->n_vms; i++) {
-		struct vm *vm = m->vms[i];
-
-		if (strcmp(vm->shown.id, id) != 0 ||
-		    (account && strcmp(vm->shown.account, account) != 0))
-			continue;
-		vm->refs++;
-		*ret = vm;
-		return 0;
-	}
-	return not_found(id, err);
+	vm = table_find(&m->vms, id);
+	if (!vm || (account && strcmp(vm->shown.account, account) != 0))
+		return not_found(id, err);
+	vm->refs++;
+	*ret = vm;
+	return 0;
 }
 
 /* One that was deleted says so: the caller knew it. */
 int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err)
 {
 	struct vm_tombstone t;
+	int r = elsewhere_error(m, account, id, 0, err);
 
+	if (r < 0)
+		return r;
 	if (store_tombstone_get(m->store, id, &t, NULL) < 0 ||
 	    (account && strcmp(t.info.account, account) != 0))
 		return not_found(id, err);
@@ -292,7 +286,7 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 	int r = vmm_find(m, account, id, &vm, err);
 
 	if (r < 0)
-		return r;
+		return elsewhere_error(m, account, id, r, err);
 	vm_copy_info(vm, ret);
 	vm_unref(vm);
 	return 0;
@@ -301,9 +295,14 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
                  struct err *err)
 {
+	struct store_vm there;
 	struct vm *vm;
 	int r = vmm_find(m, account, id, &vm, err);
 
+	if (r < 0 && elsewhere_get(m, account, id, &there)) {
+		*ret = there.info;
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	if (mutex_trylock(&vm->lock)) {
@@ -315,7 +314,7 @@ int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_i
 	return 0;
 }
 
-static int newest_first(const void *a, const void *b)
+int vm_cmp_newest(const void *a, const void *b)
 {
 	const struct vm_info *x = a, *y = b;
 
@@ -329,18 +328,23 @@ int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *r
 {
 	struct vm_info *v;
 	size_t n = 0;
+	int r;
 
 	mutex_lock(&m->lock);
-	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
-	for (size_t i = 0; v && i < m->n_vms; i++)
-		if (!strcmp(m->vms[i]->shown.account, account))
-			v[n++] = m->vms[i]->shown;
+	v = calloc(table_count(&m->vms, account) + 1, sizeof(*v));
+	for (const struct vm *vm = table_first(&m->vms, account); v && vm; vm = table_next(vm))
+		v[n++] = vm->shown;
 	mutex_unlock(&m->lock);
 	if (!v)
 		return err_set(err, -ENOMEM, "list VMs: out of memory");
+	r = elsewhere_append(m, account, &v, &n, err);
+	if (r < 0) {
+		free(v);
+		return r;
+	}
 	for (size_t i = 0; i < n; i++)
 		usage_until(&v[i], clock_wall_ms());
-	qsort(v, n, sizeof(*v), newest_first);
+	qsort(v, n, sizeof(*v), vm_cmp_newest);
 	*ret = v;
 	*ret_n = n;
 	return 0;
@@ -379,7 +383,7 @@ void vmm_collect_soon(struct vmm *m)
 {
 	LOCK_SCOPE(&m->lock);
 
-	m->collect_wanted = true;
+	m->collect_wanted = m->upload_wanted = true;
 	cond_broadcast(&m->cond);
 }
 
@@ -406,9 +410,10 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
 	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
 	pool_status(m, ret);
+	seed_status(m, ret);
 	sizes_status(m, ret);
-	for (size_t k = 0; k < m->n_vms; k++)
-		ret->running += m->vms[k]->shown.state == VM_RUNNING;
+	for (size_t k = 0; k < m->vms.n; k++)
+		ret->running += m->vms.all[k]->shown.state == VM_RUNNING;
 }
 
 static int load_all(struct vmm *m, struct err *err)
@@ -420,8 +425,11 @@ static int load_all(struct vmm *m, struct err *err)
 	if (r == 0)
 		r = store_vm_list(m->store, NULL, &rows, &n, err);
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		struct vm *vm = vm_new(m, &rows[i]);
+		struct vm *vm;
 
+		if (!layers_here(m, rows[i].home))
+			continue;
+		vm = vm_new(m, &rows[i]);
 		r = vm ? vm_net_load(vm, err) : err_set(err, -ENOMEM, "load VMs: out of memory");
 		if (r == 0)
 			r = vmm_insert(m, vm, err);
@@ -469,6 +477,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	mutex_init(&m->tunnels, "vmm tunnels");
 	rwlock_init(&m->gc, "vmm gc");
 	rwlock_init(&m->debts_lock, "vmm debts");
+	rwlock_init(&m->seed_lock, "vmm seed");
 	cond_init(&m->cond);
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
@@ -479,6 +488,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		r = sizes_new(m, err);
 	if (r == 0)
 		r = knock_new(m, err);
+	if (r == 0)
+		r = stored_new(m, err);
 	if (r == 0)
 		r = load_all(m, err);
 	if (r == 0)
@@ -494,6 +505,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		                 err);
 	if (r == 0)
 		r = start_thread(&m->keeper_thread, &m->has_keeper_thread, keeper_main, m, err);
+	if (r == 0)
+		r = stored_begin(m, err);
 	if (r == 0)
 		r = knock_begin(m, err);
 	if (r == 0 && m->t.history)
@@ -522,6 +535,7 @@ struct vmm *vmm_free(struct vmm *m)
 	mutex_unlock(&m->lock);
 	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
 		log_debug("the reaper was awake already");
+	stored_end(m);
 	knock_stop(m);
 	greet_end(m);
 	if (m->has_template_thread)
@@ -539,14 +553,14 @@ struct vmm *vmm_free(struct vmm *m)
 	sizes_end(m);
 	pool_end(m);
 	mutex_unshared(&m->lock);
-	while (m->n_vms) {
-		struct vm *vm = m->vms[0];
+	while (m->vms.n) {
+		struct vm *vm = m->vms.all[0];
 
 		if (vm->guest)
 			guest_close(vm->guest);
 		vmm_forget(m, vm);
 	}
-	free(m->vms);
+	table_done(&m->vms);
 	knock_end(m);
 	for (int i = 0; i < 2; i++)
 		if (m->wake_pipe[i] >= 0)
@@ -554,12 +568,14 @@ struct vmm *vmm_free(struct vmm *m)
 	cond_destroy(&m->cond);
 	rwlock_destroy(&m->gc);
 	rwlock_destroy(&m->debts_lock);
+	rwlock_destroy(&m->seed_lock);
 	mutex_destroy(&m->quota);
 	mutex_destroy(&m->tunnels);
 	mutex_destroy(&m->lock);
 	free(m->ca_pem);
 	site_free(m->site);
 	free(m->history);
+	stored_free(m);
 	free(m);
 	return NULL;
 }

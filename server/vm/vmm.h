@@ -12,6 +12,7 @@ struct engine;
 struct events;
 struct err;
 struct gates;
+struct objects;
 struct priv_info;
 struct privc;
 struct store;
@@ -58,6 +59,9 @@ struct vmm_conf {
 	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
 	uint32_t blanks;                 /* QEMU processes started ahead */
+	uint32_t seeds;                  /* sizes whose VMs are forked from a warm process */
+	bool ca_follows; /* vmm_trust() will be called: before that there is no template of our own
+	                  */
 	struct {
 		uint32_t vcpus, mem_mb;
 	} sizes[SIZES_AHEAD_MAX]; /* whose templates are made ahead of need */
@@ -74,6 +78,9 @@ struct vmm_conf {
 	uint32_t disk_budget_mb;      /* layers and points; 0: no budget */
 	uint32_t disk_free_mb;        /* of the file system, never to be used up */
 	uint32_t vm_reserve_mb;       /* host memory that a VM takes at least */
+	struct objects *objects;      /* weak; NULL: layers are here only */
+	uint32_t objects_cache_mb;    /* of layers that are stored, too; 0: no bound */
+	uint32_t objects_keep_s;      /* objects of deleted layers */
 	const struct vm_times *times; /* NULL: vm_times_usual */
 };
 
@@ -85,5 +92,12 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 int vmm_wait_template(struct vmm *m, struct err *err);
 /* Freezes every running VM, so that the next start resumes them with their memory. */
 void vmm_suspend_all(struct vmm *m);
+/* The same for a node that is being drained: it takes no new VMs, but what is used is resumed. */
+void vmm_drain(struct vmm *m, bool on);
+bool vmm_draining(struct vmm *m);
+/* Memory that VMs could have, in MiB. */
+uint32_t vmm_room_mb(struct vmm *m);
+/* Does this process have the VM? Another node may have it, or nobody. */
+bool vmm_has(struct vmm *m, const char *id);
 /* Ends the threads; VMs that still run go on. */
 struct vmm *vmm_free(struct vmm *m);

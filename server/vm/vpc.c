@@ -20,6 +20,7 @@
 #include "store/store_net.h"
 #include "vm/network.h"
 #include "vm/vm_internal.h"
+#include "vm/vpc.h"
 
 #define VPCS_PER_ACCOUNT 64
 #define ATTEMPTS_MAX 64 /* at a free address, when others take them at the same time */

@@ -128,6 +128,26 @@ static void test_reconnect(void **state)
 	assert_int_equal(rig_hello(r, GUEST_RECONNECT, 6, NULL, &err), -ESTALE);
 }
 
+/* Kernels that were loaded before compare the whole line: two machines that begin at one point have
+ * the same generation, and must not look like one. */
+static void test_machines_of_one_generation_differ(void **state)
+{
+	struct rig *r = *state;
+	autofree char *first = NULL, *second = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(rig_hello(r, GUEST_BOOT, 1, NULL, &err), 0);
+	first = rig_text(r, "run/pando/generation");
+	assert_int_equal(strtoull(first, NULL, 10), 1);
+	rig_stop(r);
+	rig_spawn(r);
+	assert_int_equal(rig_hello(r, GUEST_THAW, 1, NULL, &err), 0);
+	second = rig_text(r, "run/pando/generation");
+	assert_int_equal(strtoull(second, NULL, 10), 1);
+	assert_int_equal(strlen(first), strlen(second));
+	assert_string_not_equal(first, second);
+}
+
 static void test_same_nonce_once(void **state)
 {
 	struct rig *r = *state;
@@ -348,6 +368,7 @@ int main(void)
 		T(test_step_fails_closed),
 		T(test_hooks),
 		T(test_reconnect),
+		T(test_machines_of_one_generation_differ),
 		T(test_same_nonce_once),
 		T(test_version),
 		T(test_half_payload_to_guest),

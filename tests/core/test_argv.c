@@ -6,6 +6,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,11 +73,49 @@ static void test_boot_kvm(void **state)
 	check("argv-boot-kvm", &s);
 }
 
+/* More vCPUs than a boot is to begin with. */
+static void test_boot_tcg(void **state)
+{
+	struct argv_spec s = spec(ACCEL_TCG);
+
+	s.fd_kernel = 18;
+	s.fd_initrd = 19;
+	s.vcpus = 32;
+	s.boot_vcpus = 4;
+	s.tsc_khz = 2500000;
+	check("argv-boot-tcg", &s);
+}
+
+static bool has_limit(uint32_t vcpus, uint32_t boot_vcpus)
+{
+	struct argv_spec s = spec(ACCEL_TCG);
+	AUTO(argv_done) struct argv a = { 0 };
+	bool found = false;
+
+	s.fd_kernel = 18;
+	s.fd_initrd = 19;
+	s.vcpus = vcpus;
+	s.boot_vcpus = boot_vcpus;
+	assert_int_equal(argv_build(&s, &a, NULL), 0);
+	for (size_t i = 0; i < a.n; i++)
+		found |= strstr(a.v[i], "maxcpus=") != NULL;
+	return found;
+}
+
+static void test_no_limit_where_none_is_needed(void **state)
+{
+	assert_false(has_limit(2, 2));
+	assert_false(has_limit(4, 0));
+	assert_true(has_limit(3, 2));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_thaw_tcg),
 		cmocka_unit_test(test_boot_kvm),
+		cmocka_unit_test(test_boot_tcg),
+		cmocka_unit_test(test_no_limit_where_none_is_needed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,11 @@ def long(f):
     return f
 
 
+# As make run has it: most VMs that are created come from the pool. Not the default of all classes, since what is made ahead of need is made anew for each
+# server; templates of other sizes (PANDO_SIZES) would be booted.
+AS_MAKE_RUN = {"PANDO_POOL": "2"}
+
+
 class Case(unittest.TestCase):
     server_env = {}
     limit_s = 90

@@ -3,6 +3,7 @@
 
 Who uses it has self.sb (a Sandbox) and self.dir, a directory in the guest that is the test's own; drop() cuts a terminal's connection.
 """
+import asyncio
 import filecmp
 import hashlib
 import io
@@ -12,7 +13,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../clients/python"))
-from pando import CommandFailed, ExecTimeout, NotFoundError, PtyClosed  # noqa: E402
+from pando import aio, CommandFailed, ExecTimeout, NotFoundError, PtyClosed  # noqa: E402
 
 WAIT_S = 90  # for anything at all: the guest may be emulated and the machine busy
 
@@ -52,6 +53,56 @@ class ClientChecks:
             self.sb.exec("echo $$; sleep 600", on_stdout=first)
         gone = self.sb.exec(f"timeout 60 sh -c 'while kill -0 {pids[0]} 2>/dev/null; do sleep 0.1; done'", timeout=WAIT_S)
         self.assertEqual(gone.exit_code, 0)
+
+    # ---- the same for asyncio ----
+
+    def test_asyncio(self):
+        async def all_of_it():
+            sb, said = aio.Sandbox(self.sb), []
+            many = await asyncio.gather(*[sb.exec(f"echo {i}", on_stdout=said.append) for i in range(12)])
+            self.assertEqual([r.stdout for r in many], [f"{i}\n" for i in range(12)])
+            self.assertEqual(sorted("".join(said).split(), key=int), [str(i) for i in range(12)])
+            with self.assertRaises(CommandFailed):
+                await sb.exec("exit 4", check=True)
+            await sb.files.write(f"{self.dir}/async", "text")
+            self.assertEqual(b"".join([p async for p in sb.files.stream(f"{self.dir}/async")]), b"text")
+            with self.assertRaises(NotFoundError):
+                await sb.files.read(f"{self.dir}/nothing")
+            own = await sb.code.create_context("bash")  # the default one's cells are counted elsewhere
+            await own("v=6")
+            self.assertEqual((await own("echo $((v * 7))")).stdout, "42\n")
+            await own.delete()
+            process = await sb.spawn("echo a; echo b >&2; exit 5")
+            self.assertEqual(sorted([item async for item in process.follow()]), [("stderr", b"b\n"), ("stdout", b"a\n")])
+            self.assertEqual(await process.wait(), 5)
+            await process.forget()
+            async with sb.pty("sh") as t:
+                await t.write("echo $((6 * 7))\n")
+                await t.expect("42", WAIT_S)
+        asyncio.run(asyncio.wait_for(all_of_it(), WAIT_S))
+
+    def test_asyncio_cancelled_ends_the_command(self):
+        async def cancelled():
+            pid = asyncio.get_running_loop().create_future()
+            task = asyncio.ensure_future(aio.Sandbox(self.sb).exec("echo $$; exec sleep 600", on_stdout=lambda t: pid.set_result(int(t))))
+            got = await asyncio.wait_for(pid, WAIT_S)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            return got
+        pid = asyncio.run(cancelled())
+        gone = self.sb.exec(f"timeout 60 sh -c 'while kill -0 {pid} 2>/dev/null; do sleep 0.1; done'", timeout=WAIT_S)
+        self.assertEqual(gone.exit_code, 0)
+
+    def test_asyncio_watch(self):
+        async def watched():
+            sb = aio.Sandbox(self.sb)
+            async with sb.files.watch(self.dir) as changes:
+                await sb.files.write(f"{self.dir}/seen async", "x")
+                async for change in changes:
+                    if change.path == f"{self.dir}/seen async":
+                        return
+        asyncio.run(asyncio.wait_for(watched(), WAIT_S))
 
     def test_spawn(self):
         p = self.sb.spawn("echo began; read x; echo got $x >&2; exit 7", open_stdin=True)

@@ -379,6 +379,11 @@ class CodeChecks:
         values.append(self.value(draw, contextId=one).strip("()").split(", "))
         for part in (0, 1):  # numbers and processes
             self.assertEqual(len({v[part] for v in values}), 3, values)
+        for _ in range(3):  # a process with so much memory takes a moment to end: the cell waits for the next one
+            self.value("big = bytearray(256 << 20)\nbig[::4096] = b'x' * 65536\n1", contextId=one)
+            self.assertEqual(self.request("POST", self.code_path(f"/contexts/{one}/restart"))[0], 200)
+            self.assertEqual(self.value("'big' in globals()", contextId=one), "False")
+        self.assertNotIn("error", self.cell("import os", "python", contextId=one))
         self.assertEqual(self.value("os.getsid(0) == os.getpid() and not [d for d in os.listdir('/proc/self/fd') "
                                     "if int(d) > 40]", contextId=one), "True")
         self.assertEqual(self.value("import subprocess\nsubprocess.run(['true']).returncode", contextId=one), "0")

@@ -217,9 +217,13 @@ class Server:
         own = [pid for pid in self.descendants() if host.exe(pid) == PANDOD]
         return next((pid for pid in own if host.parent(pid) not in (None, *own)), None)  # its starter is pandod, too, and so are children until their exec
 
-    def qemu_pids(self):
+    def all_qemu_pids(self):
         real = os.path.realpath(QEMU)
         return [pid for pid in self.descendants() if os.path.basename(host.exe(pid) or "") == os.path.basename(real)]
+
+    def qemu_pids(self):
+        """Of VMs and of what waits for one; not the seed that VMs are forked from, which alone has capabilities (in its user namespace)."""
+        return [pid for pid in self.all_qemu_pids() if not host.capable(pid)]
 
     def qemu_of(self, vm):
         """QEMU of a running VM, from pando-priv's record of it: "pid start-ticks uid slot"."""
@@ -379,6 +383,9 @@ class Server:
     def delete_all(self):
         for vm in self.vms():
             self.delete(vm)
+        self.delete_snapshots()
+
+    def delete_snapshots(self):
         for s in self.api("GET", "/v1/vms/snapshots")["snapshots"]:
             if not s.get("deleted"):
                 self.api("DELETE", f"/v1/vms/snapshots/{s['snapshotId']}")
@@ -397,9 +404,14 @@ def assert_no_debris(server, own=()):
     code = server.stop()
     left = server.debris()
     assert not left, f"left on the host: {left}"
-    reap()
-    running = [p for p in host.children() if p not in own]
-    assert not running, f"left running: {[host.describe(p) for p in running]}"
+    def running():
+        reap()
+        return [p for p in host.children() if p not in own]
+    # process 1 of a seed's pid namespace goes once we have reaped those of its VMs that became our children
+    try:
+        wait_for("no process is left", lambda: not running(), 10)
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {[host.describe(p) for p in running()]}") from None
     run_dir = os.path.join(server.dir, "run")
     stray = os.listdir(run_dir) if os.path.isdir(run_dir) else []
     assert not stray, f"left in run/: {stray}"

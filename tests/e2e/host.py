@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """host.py - state of this machine for the tests: its processes, and everything that carries an instance's tag"""
+import ctypes
 import os
 import re
 import signal
 import socket
 import subprocess
 import threading
+
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def crc32c(data):
@@ -49,6 +52,24 @@ def descendants(pid):
         below |= more
         grown = bool(more)
     return sorted(p for p in below - {pid} if table[p][0] != "Z")
+
+
+def capable(pid):
+    """It has a capability, in whatever user namespace; a process that is gone has none."""
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            return int(re.search(r"^CapPrm:\s*(\w+)", f.read(), re.M)[1], 16) != 0
+    except (OSError, TypeError):
+        return False
+
+
+def same_file(a, fd_a, b, fd_b):
+    """Two descriptors of two processes are one open file, as after a fork."""
+    kcmp, kcmp_file = 312, 0  # x86-64
+    r = libc.syscall(kcmp, a, b, kcmp_file, int(fd_a), int(fd_b))
+    if r < 0:
+        raise OSError(ctypes.get_errno(), "kcmp")
+    return r == 0
 
 
 def parent(pid):

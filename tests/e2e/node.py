@@ -4,6 +4,7 @@ import fcntl
 import glob
 import os
 import re
+import signal
 import subprocess
 
 from harness import test_logs
@@ -28,19 +29,34 @@ def files(folder):
     return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "*.test.mjs")))
 
 
+def end(p):
+    """Node runs each file in a process of its own, which would go on without the one that we started."""
+    for sig in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(p.pid, sig)
+        except ProcessLookupError:
+            break
+        try:
+            p.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
+    p.wait()
+
+
 def run(case, folder, names, env, limit_s):
     """These files of the folder; each of their tests becomes a part of the case's."""
     case.assertTrue(names, f"{folder} has no tests: this checkout is incomplete")
     log = os.path.join(test_logs(), f"{type(case).__name__.lower()}-tap.log")
     with open(log, "w") as out:
         p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *names], cwd=folder,
-                             env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+                             env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                             start_new_session=True)
         try:
             code = p.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            code = "none: it took longer than %d s" % limit_s
         finally:
-            if p.poll() is None:
-                p.kill()
-                p.wait()
+            end(p)
     with open(log) as f:
         text = f.read()
     leaves = leaf_results(text)

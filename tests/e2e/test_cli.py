@@ -7,18 +7,16 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import termios
 import time
 
-from case import Case, limit
-from harness import ROOT, wait_for
+from case import AS_MAKE_RUN, Case, limit
+from harness import wait_for
+from pando_tool import PANDO, Pando
 
-PANDO = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "cli/pando")
 WAIT_S = 60  # for something to show up
 # 2 x 1 pixels, red and blue
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR4nGP4zwAE/wEHAAH/4iOeWQAAAABJRU5ErkJggg=="
@@ -79,36 +77,10 @@ class Terminal:
         os.close(self.fd)
 
 
-class Cli(Case):
+class Cli(Pando, Case):
+    server_env = AS_MAKE_RUN
     limit_s = 150
     keeps_specs = True
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.home = tempfile.mkdtemp(prefix="pando-cli-")
-        cls.env = {k: v for k, v in os.environ.items() if not k.startswith(("PANDO_", "FREESTYLE_", "XDG_"))}
-        cls.env.update(HOME=cls.home, LC_ALL="C.UTF-8", TERM="xterm-256color", PANDO_DATA_DIR=cls.s.dir,
-                       PANDO_LISTEN=f"127.0.0.1:{cls.s.port}")
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.home, ignore_errors=True)
-        super().tearDownClass()
-
-    def pando(self, *args, code=0, env=None, **kw):
-        """(stdout, stderr) of a run that ends with this status."""
-        kw.setdefault("input", "")
-        r = subprocess.run([PANDO, *args], env={**self.env, **(env or {})}, capture_output=True, text=True, timeout=120,
-                           cwd=self.home, **kw)
-        self.assertEqual(r.returncode, code, f"pando {' '.join(args)}: {r.stdout}{r.stderr}")
-        return r.stdout, r.stderr
-
-    def out(self, *args, **kw):
-        return self.pando(*args, **kw)[0]
-
-    def json(self, *args, **kw):
-        return json.loads(self.out(*args, "--json", **kw))
 
     def terminal(self, *args, **kw):
         t = Terminal([PANDO, *args], self.env, **kw)

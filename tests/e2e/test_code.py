@@ -52,6 +52,7 @@ class TestCode(CodeChecks, Case):
         self.s.sh(self.vm, "rm -r $(python3 -c 'import site; print(site.getsitepackages()[0])')/pandas")
         self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
 
+    @long
     def test_pip(self):
         """A package of our own: the machines of the tests have no network."""
         make = ("import zipfile\nwith zipfile.ZipFile('/tmp/pandotest-1.0-py3-none-any.whl', 'w') as z:\n"

@@ -85,6 +85,7 @@ class Shell:
 
 
 class Docs(Case):
+    keeps_specs = True  # cached layers of pages that install something stay
     limit_s = 300
 
     @classmethod
@@ -92,7 +93,8 @@ class Docs(Case):
         super().setUpClass()
         cls.places = [("/var/lib/pando", cls.s.dir), ("127.0.0.1:8787", f"127.0.0.1:{cls.s.port}"),
                       ("127.0.0.1:8443", f"127.0.0.1:{cls.s.edge_port}"), ("127.0.0.1:8080", f"127.0.0.1:{cls.s.edge_http_port}"),
-                      ("clients/python", os.path.join(ROOT, "clients/python"))]
+                      ("clients/python", os.path.join(ROOT, "clients/python")),
+                      ("examples/guides", os.path.join(ROOT, "examples/guides"))]
 
     def there(self, text):
         """A page's text with this server's places."""

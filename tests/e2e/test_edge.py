@@ -12,7 +12,7 @@ import time
 
 import host
 import node
-from case import Case, limit, long, wait_for
+from case import AS_MAKE_RUN, Case, limit, long, wait_for
 from edge_checks import Checks, Edge, read_until_closed
 from harness import ROOT
 
@@ -44,6 +44,8 @@ class EdgeBase(Case):
 
 
 class Edges(Checks, EdgeBase):
+    server_env = AS_MAKE_RUN
+
     host = "app.pando.localhost"
 
     @classmethod

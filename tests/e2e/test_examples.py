@@ -3,23 +3,24 @@
 import os
 
 import node
-from case import Case, limit
+from case import Case, limit, long
 from harness import ROOT
 
 
 class Folder:
-    def folder(self, name):
+    def folder(self, name, files=None, limit_s=280, **env):
         path = os.path.join(ROOT, "examples", name)
         node.install(self, path)
-        node.run(self, path, node.files(path),
+        node.run(self, path, files or node.files(path),
                  {"FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key(),
-                  "NODE_OPTIONS": "--experimental-websocket"}, 280)
+                  "NODE_OPTIONS": "--experimental-websocket", **env}, limit_s)
 
 
 class Examples(Folder, Case):
     """Whose packages are small enough for every run."""
 
     @limit(420)
+    @long
     def test_openai_agents(self):
         self.folder("openai-agents")
 
@@ -37,4 +38,38 @@ class MoreExamples(Folder, Case):
 
     @limit(420)
     def test_guides(self):
-        self.folder("guides")
+        self.folder("guides", ["guides.test.mjs"])
+
+
+class Languages(Folder, Case):
+    """One test per language; those that are packages are installed in the guest."""
+    keeps_specs = True
+    long = True
+    limit_s = 3600
+
+    def language(self, name):
+        self.folder("guides", ["languages.test.mjs"], 3500, PANDO_LANGUAGES=name)
+
+    def test_language_node(self):
+        self.language("node")
+
+    def test_language_python(self):
+        self.language("python")
+
+    def test_language_bun(self):
+        self.language("bun")
+
+    def test_language_deno(self):
+        self.language("deno")
+
+    def test_language_ruby(self):
+        self.language("ruby")
+
+    def test_language_php(self):
+        self.language("php")
+
+    def test_language_go(self):
+        self.language("go")
+
+    def test_language_java(self):
+        self.language("java")

@@ -2,12 +2,13 @@
 """Forks are independent: memory, disk, processes, clock, randomness, names"""
 import time
 
-from case import Case, Holder, limit, long
+from case import AS_MAKE_RUN, Case, Holder, limit, long
 
 RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
 
 
 class Fork(Case):
+    server_env = AS_MAKE_RUN
     def test_fork_three(self):
         cls = type(self)
         cls.vm = self.s.create(name="parent")

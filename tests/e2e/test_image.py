@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from urllib.parse import quote
 
 from case import Case, limit, long
-from harness import ROOT, image_dir, wait_for
+from harness import QEMU, ROOT, image_dir, wait_for
 from site_net import MIRROR_PORT, PASSWORD, PROXY_PORT, USER, SiteNet
 
 EXPECTED = ("bs4 lxml matplotlib numpy openpyxl pandas PIL requests scipy seaborn sklearn sympy tabulate tqdm xlsxwriter yaml").split()
@@ -86,6 +87,89 @@ class ImageContents(Case):
             self.assertIn(word, json.dumps(body))
 
 
+class ImageNests(Case):
+    """A processor that can run nested machines, and does not say that it is emulated: what a guest sees under KVM. Without a server: it offers no such processor."""
+    long = True
+    own_server = False
+    limit_s = 300
+
+    def test_kvm_is_loaded(self):
+        sys.path.insert(0, os.path.join(ROOT, "bench"))
+        import agentwire
+        import plainqemu
+        work = tempfile.mkdtemp(prefix="pando-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, work)
+        for cpu, want in (("max,svm=on,tcg-cpuid=off", "kvm\nkvm_amd\nthere\n"), ("max,svm=on", "")):
+            options = ["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", cpu, "-smp", "2", "-m", "1024M"]
+            q = plainqemu.PlainQemu(QEMU, options, image_dir(), "console=ttyS0 root=/dev/vda rw quiet panic=-1 tsc=reliable no_timer_check norandmaps", work)
+            try:
+                q.source.greet_monitor()
+                q.source.agent.hello(agentwire.BOOT, 1, "nests", 250)
+                out = q.source.agent.run("cut -d ' ' -f 1 /proc/modules | grep -x -e kvm -e kvm_amd | sort; test ! -c /dev/kvm || echo there", 60)
+            finally:
+                q.close()
+            self.assertEqual(out, want, cpu)
+
+
+class ImageWithoutNpm(Case):
+    """Built where the npm registry cannot be reached: a server starts, says what is missing, and cells run in Debian's Node.js."""
+    long = True
+    limit_s = 400
+
+    @classmethod
+    def setUpClass(cls):
+        cls.s, cls.cache = None, tempfile.mkdtemp(prefix="pando-image-", dir=os.environ.get("PANDO_TEST_DIR", "/var/tmp"))
+        os.chmod(cls.cache, 0o755)
+        try:
+            cls.server_env = {"PANDO_CACHE_DIR": cls.cache, "PANDO_IMAGE": cls.build()}
+            super().setUpClass()
+            cls.vm = cls.s.create()
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.cache, ignore_errors=True)  # once more after a failure of the set-up
+
+    @classmethod
+    def build(cls):
+        """With Debian's packages from the cache of all; the path of the image."""
+        shared = os.path.dirname(os.path.dirname(image_dir()))
+        for name in ("debs", "roots"):
+            if os.path.isdir(os.path.join(shared, name)):
+                subprocess.run(["cp", "-a", "--reflink=auto", os.path.join(shared, name), cls.cache], check=True)
+        env = {k: v for k, v in os.environ.items() if k != "PANDO_IMAGE"}
+        env.update(PANDO_CACHE_DIR=cls.cache, npm_config_registry="http://127.0.0.1:9/", npm_config_fetch_retries="0")
+        r = subprocess.run([os.path.join(ROOT, "scripts/image.sh")], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if r.returncode:
+            raise AssertionError(f"the image was not built: {r.stderr[-2000:]}")
+        cls.said = r.stderr
+        again = subprocess.run([os.path.join(ROOT, "scripts/image.sh")], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+        cls.said_again = again.stderr
+        return r.stdout.strip().splitlines()[-1]
+
+    def test_it_says_so(self):
+        self.assertIn("built without node npm bun deno: the npm registry could not be reached", self.said)
+        self.assertIn("the image has no node npm bun deno", self.said_again)
+
+    def test_node_is_debians(self):
+        s, vm = self.s, self.vm
+        self.assertEqual(s.sh(vm, "command -v node"), "/usr/bin/node")
+        version = s.sh(vm, "node --version")
+        for language in ("javascript", "typescript"):
+            r = s.post(vm, "code", {"language": language, "code": "const six: number = 6; process.version" if language == "typescript" else "process.version"})
+            self.assertIsNone(r.get("error"), r)
+            self.assertIn(version, json.dumps(r["results"]))
+        self.assertTrue(s.sh(vm, "npm --version"))
+
+    def test_a_runtime_is_refused_with_the_reason(self):
+        status, body = self.s.request("POST", "/v1/vms", {"runtimes": ["bun"]})
+        self.assertGreaterEqual(status, 400, body)
+        self.assertRegex(json.dumps(body), "(?i)bun.*(registry|image)")
+
+
 JAVA = """
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -142,13 +226,14 @@ class ImageJava(Case):
         self.until(vm, ask, '200 {"status"')
         both = s.sh(vm, TRUSTED, timeout_ms=300000)
         self.assertEqual(len(both.split()), 2, both)
-        # One that comes later, as with a snapshot of another server: Java is told when the VM wakes.
+        # One that comes later, as with a snapshot of another server: Java is told when the VM wakes. A VM's own resume is not asked again (0023), so it is
+        # a fork that wakes.
         s.sh(vm, "keytool -delete -cacerts -storepass changeit -alias debian:pando-local.pem && rm /usr/local/share/ca-certificates/pando-local.crt",
              timeout_ms=600000)
         self.until(vm, ask, "unable to find valid certification path")
-        s.post(vm, "suspend")
-        wait_for("Java knows both again", lambda: s.sh(vm, TRUSTED, timeout_ms=300000) == both, 600, every_s=3)
-        self.until(vm, ask, '200 {"status"')
+        child, = s.fork(vm)
+        wait_for("Java knows both again", lambda: s.sh(child, TRUSTED, timeout_ms=300000) == both, 600, every_s=3)
+        self.until(child, ask, '200 {"status"')
 
 
 class ImageRuntimes(Case):
@@ -239,6 +324,7 @@ class ImageSite(Case):
         self.assertEqual(s.sh(mine, "echo $http_proxy $https_proxy"), f"http://mine.test {GATEWAY}")
         s.delete(mine)
 
+    @long
     def test_mirrors(self):
         s, vm = self.s, self.vm
         self.assertEqual(s.sh(vm, "pip install -q pandosite && python3 -c 'import pandosite; print(pandosite.value)'", timeout_ms=200000), "42")

@@ -482,8 +482,14 @@ class AtOnce(Case):
     ALLOWED = {"VM_NOT_RUNNING", "VM_DELETED", "VM_NOT_FOUND", "CONFLICT", "STILL_CREATING", "VM_IS_SUSPENDING",
                "VM_REACTIVATED", "UNAVAILABLE", "VM_EXIT_DURING_START"}
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.vm = cls.s.create()
+
+    @long
     def test_storm(self):
-        vm = self.s.create()
+        vm = self.vm
         h = Holder(self.s, vm, "calm")
         odd, answers, made, snaps = [], [], [], []
         begin = time.monotonic()
@@ -528,7 +534,6 @@ class AtOnce(Case):
             self.s.delete(x)
         for x in snaps:
             self.s.api("DELETE", f"/v1/vms/snapshots/{x}")
-        type(self).vm = vm
 
     def test_one_delete_wins(self):
         (victim,) = self.s.fork(self.vm, 1)

@@ -5,7 +5,7 @@ import os
 import threading
 import urllib.parse
 
-from case import Case, Holder, is_vm_id, limit, wait_for
+from case import AS_MAKE_RUN, Case, Holder, is_vm_id, limit, wait_for
 
 
 def file_path(vm, path):
@@ -13,6 +13,7 @@ def file_path(vm, path):
 
 
 class Lifecycle(Case):
+    server_env = AS_MAKE_RUN
     def test_create(self):
         body = self.s.api("POST", "/v1/vms", {"name": "first", "idleTimeoutSeconds": None})
         type(self).vm = body["id"]

@@ -10,6 +10,8 @@ DIR = os.path.join(ROOT, "tests/mcp")
 
 
 class Mcp(Case):
+    keeps_specs = True
+
     @limit(120)
     def test_install(self):
         node.install(self, DIR)

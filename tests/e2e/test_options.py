@@ -3,13 +3,14 @@
 import os
 import re
 
-from case import Case, limit, long, wait_for
+from case import AS_MAKE_RUN, Case, limit, long, wait_for
 
 BUILD_S = 400
 SHOW = "/bin/sh -c 'echo \"service:$COLOUR\" >/run/colour; exec sleep infinity'"
 
 
 class Options(Case):
+    server_env = AS_MAKE_RUN
     limit_s = 300
     keeps_specs = True
 

@@ -61,7 +61,7 @@ class InstalledPackage(Story, Case):
     run_files = ("net", "generation", "machine-id")  # the last two are the agent's of this VM
     # small, and nothing made ahead of need: everything in there is slow. An emulated machine may have an emulated KVM, which is slow too, but
     # much quicker than an emulator that is emulated.
-    conf = "PANDO_KVM_PROBE_S=600\nPANDO_BOOT_S=3600\nPANDO_VM_VCPUS=1\nPANDO_VM_MEM_MB=512\nPANDO_POOL=0\nPANDO_BLANKS=0\nPANDO_SIZES=none\nPANDO_EDGE_LISTEN=none\n"
+    conf = "PANDO_KVM_PROBE_S=600\nPANDO_BOOT_S=3600\nPANDO_VM_VCPUS=1\nPANDO_VM_MEM_MB=512\nPANDO_POOL=0\nPANDO_BLANKS=0\nPANDO_SIZES=none\nPANDO_SEEDS=0\nPANDO_EDGE_LISTEN=none\n"
 
     # ---- the machine ----
 

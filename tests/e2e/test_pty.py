@@ -99,7 +99,13 @@ class PtyLife(PtyBase, OnVm, Case):
         try:
             b.send("echo $who-$x-on\n")  # the one who was attached goes on
             b.expect("parent-remembered-on")
+            self.s.post(child, "suspend")  # before anybody asked for its sessions: who only looks does not wake it
+            self.assertEqual(self.ask("GET", "/pty/sessions?wake=false", vm=child), (200, {"sessions": [], "known": False}))
+            self.assertEqual(self.s.state(child), "suspended")
             both = self.sessions(vm=child)
+            self.assertEqual(self.s.state(child), "running")
+            known = self.ask("GET", "/pty/sessions?wake=false", vm=child)[1]
+            self.assertEqual((known["known"], {s["sessionId"] for s in known["sessions"]}), (True, set(both)))
             self.assertEqual(set(both) & {"sleeper", "ended"}, {"sleeper"})
             self.assertEqual(both["sleeper"]["attachedCount"], 0)
             c = self.attach("sleeper", vm=child)

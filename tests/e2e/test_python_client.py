@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python client of clients/python against a real server: its whole surface, and the InstaVM-shaped class"""
+import asyncio
 import os
 import tempfile
 import threading
 
-from case import Case, limit, wait_for
+from case import Case, limit, long, wait_for
 from client_checks import ClientChecks, WAIT_S
 from code_checks import png_size
-from pando import CellFailed, ConflictError, NotFoundError, Sandbox, Snapshot, Transport, run_once  # the path comes with client_checks
+from pando import aio, CellFailed, ConflictError, NotFoundError, Sandbox, Snapshot, Transport, run_once  # the path comes with client_checks
 from pando.instavm import InstaVM
 
 
@@ -27,6 +28,27 @@ class PythonClient(ClientChecks, Case):
         if cls.s:
             cls.t.close()
         super().tearDownClass()
+
+    def test_asyncio_life(self):
+        """Forks run side by side, each with the memory of their parent; a suspended one wakes."""
+        async def life():
+            async with aio.Sandbox.create(transport=self.t) as sandbox:
+                await sandbox.code("x = 41")
+                forks = await sandbox.fork(2)
+                try:
+                    cells = await asyncio.gather(*[f.code(f"x + {i}") for i, f in enumerate(forks)])
+                    self.assertEqual([c.text for c in cells], ["41", "42"])
+                    point = await sandbox.snapshot("async")
+                    await sandbox.suspend()
+                    self.assertEqual(await sandbox.state(), "suspended")
+                    self.assertEqual((await sandbox.code("x")).text, "41")
+                    await point.delete()
+                finally:
+                    await asyncio.gather(*[f.delete() for f in forks])
+                return sandbox.id
+        gone = asyncio.run(asyncio.wait_for(life(), 2 * WAIT_S))
+        with self.assertRaises(NotFoundError):
+            Sandbox.connect(gone, self.t)
 
     def test_find(self):
         self.assertIn(self.sb.id, [s.id for s in Sandbox.list(self.t)])
@@ -151,6 +173,7 @@ class PythonClient(ClientChecks, Case):
         wait_for("its VM is deleted", lambda: set(self.s.vms()) == before, WAIT_S)
 
     @limit(240)
+    @long
     def test_instavm(self):
         """The documented code interpreter, with a scripted model in the model's place."""
         os.environ["PANDO_URL"] = self.t.url

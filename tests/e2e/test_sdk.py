@@ -3,18 +3,18 @@
 import os
 
 import node
-from case import Case, limit
+from case import AS_MAKE_RUN, Case, limit
 from harness import ROOT
 
 DIR = os.path.join(ROOT, "tests/sdk")
 
-OWN_CLASS = ("spec", "systemd", "logs", "pty")  # the others run in class Sdk: lanes share the work
+OWN_CLASS = ("spec", "systemd", "logs", "pty", "runs", "cron")  # the others run in class Sdk: lanes share the work
 
 
 class Sdk(Case):
     keeps_specs = True
     server_env = {"PANDO_WEBHOOK_ALLOW_PRIVATE": "1", "PANDO_GIT_ALLOW_PRIVATE": "1",  # webhooks come to the tests, imports from them
-                  "PANDO_GITHUB_URL": "http://127.0.0.1:1"}
+                  "PANDO_GITHUB_URL": "http://127.0.0.1:1", **AS_MAKE_RUN}
 
     @classmethod
     def files(cls):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots: of a running service, VMs made from them, and what outlives what"""
-from case import Case, Holder
+from case import AS_MAKE_RUN, Case, Holder
 
 
 class Snapshot(Case):
+    server_env = AS_MAKE_RUN
     def test_snapshot_of_a_running_service(self):
         cls = type(self)
         cls.vm = self.s.create()

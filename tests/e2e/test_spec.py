@@ -194,6 +194,7 @@ class Spec(Case):
         self.assertIn("PATCHED=yes", self.s.sh(vm, "tr '\\0' '\\n' </proc/$(systemctl show -p MainPID --value web)/environ"))
         self.s.delete(vm)
 
+    @long
     def test_apt_package(self):
         try:
             urllib.request.urlopen(mirror() or "", timeout=15).read(1)

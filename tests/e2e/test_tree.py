@@ -209,9 +209,16 @@ class Tree(Case):
         self.assertRegex(self.kept, r"^sc-[a-z0-9]{20}$")
         nodes, _ = self.tree(self.vm)
         self.assertEqual(nodes[nodes[self.vm]["parent"]]["snapshotId"], self.s1)
-        # ... but it is no ancestor any more
-        self.refused(400, "INVALID_SNAPSHOT_ID", self.s.post, self.vm, "rewind", {"snapshotId": self.s2})
+        # ... and can be gone back to, although it is no ancestor any more
+        self.s.post(self.vm, "rewind", {"snapshotId": self.kept, "keep": False})
+        self.assertEqual(self.get_all(), ["third"] * 3)
+        self.s.post(self.vm, "rewind", {"snapshotId": self.s1, "keep": False})
+        self.assertEqual(self.get_all(), ["first"] * 3)
         made = self.s.create(snapshotId=self.kept)
+        # what another VM was is not its past
+        other = self.s.snapshot(made)
+        self.refused(400, "INVALID_SNAPSHOT_ID", self.s.post, self.vm, "rewind", {"snapshotId": other})
+        self.s.api("DELETE", f"/v1/vms/snapshots/{other}")
         self.assertEqual(self.get_all(made), ["third"] * 3)
         self.s.post(made, "rewind", {"snapshotId": self.s2, "keep": False})
         self.assertEqual(self.get_all(made), ["second"] * 3)

@@ -26,6 +26,7 @@ class Wear(Case):
         self.program("disk/powercut.py", "--cuts", "4", "--seconds", "3", "--seed", "5")
 
     @limit(240)
+    @long
     def test_kills(self):
         self.program("load/kills.py", "--kills", "3", "--seed", "6")
 

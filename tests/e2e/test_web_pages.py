@@ -10,7 +10,7 @@ DIR = os.path.join(ROOT, "tests/web/pages")
 
 
 class WebPages(Case):
-    server_env = {"PANDO_WEBHOOK_ALLOW_PRIVATE": "1"}  # a trigger's receiver is on this host
+    server_env = {"PANDO_WEBHOOK_ALLOW_PRIVATE": "1", "PANDO_GIT_ALLOW_PRIVATE": "1"}  # a trigger's receiver and a mirror are on this host
 
     def pages(self, *names):
         node.run(self, DIR, names, {"PANDO_API_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key()}, 1100)
@@ -27,3 +27,8 @@ class WebPages(Case):
     @limit(1200)
     def test_vm(self):
         self.pages("vm.test.mjs")
+
+    @long
+    @limit(1200)
+    def test_in_use(self):
+        self.pages("use.test.mjs")

@@ -49,7 +49,7 @@ static const uint8_t guest_code[] = {
 static const uint8_t reset_code[] = { 0xea, 0x00, 0x00, 0x00, 0xf0 }; /* jmp 0xf000:0 */
 /* clang-format on */
 
-static int make_bios(void)
+int qemu_bios(void)
 {
 	static uint8_t image[BIOS_BYTES];
 	int fd = rig_memfile();
@@ -131,6 +131,12 @@ const char *qemu_qmp(struct qemu *q, const char *command, int fd)
 	}
 }
 
+void qemu_greet(struct qemu *q)
+{
+	read_line(q);
+	qemu_qmp(q, "{\"execute\":\"qmp_capabilities\"}\n", -1);
+}
+
 void qemu_start(struct qemu *q, const struct qemu_opts *o)
 {
 	const char *argv[64];
@@ -139,7 +145,8 @@ void qemu_start(struct qemu *q, const struct qemu_opts *o)
 	size_t n = 0;
 
 	q->have = 0;
-	q->bios_fd = make_bios();
+	q->dump_path[0] = '\0';
+	q->bios_fd = qemu_bios();
 	q->dump_fd = rig_memfile();
 	rig_path(q->bios_fd, bios);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -188,8 +195,7 @@ void qemu_start(struct qemu *q, const struct qemu_opts *o)
 	close(pair[1]);
 	close(listen_fd);
 	q->qmp_fd = pair[0];
-	read_line(q); /* greeting */
-	qemu_qmp(q, "{\"execute\":\"qmp_capabilities\"}\n", -1);
+	qemu_greet(q);
 	rig_connect(&q->rig);
 }
 
@@ -207,7 +213,10 @@ uint8_t *qemu_memory(struct qemu *q)
 	uint8_t *mem = malloc(n);
 	char cmd[256], path[64];
 
-	rig_path(q->dump_fd, path);
+	if (q->dump_path[0])
+		snprintf(path, sizeof(path), "%s", q->dump_path);
+	else
+		rig_path(q->dump_fd, path);
 	snprintf(cmd, sizeof(cmd),
 	         "{\"execute\":\"pmemsave\",\"arguments\":{\"val\":0,\"size\":%llu,"
 	         "\"filename\":\"%s\"}}\n",

@@ -19,6 +19,7 @@ struct qemu {
 	char buf[65536];
 	size_t have;
 	int bios_fd, dump_fd; /* owned */
+	char dump_path[40];   /* of dump_fd, for a QEMU that may not look into /proc; "": it may */
 };
 
 struct qemu_opts {
@@ -30,6 +31,10 @@ struct qemu_opts {
 
 /* Stopped (-S), connected to both sockets. */
 void qemu_start(struct qemu *q, const struct qemu_opts *opts);
+/* Reads the greeting of q->qmp_fd and answers it. */
+void qemu_greet(struct qemu *q);
+/* The guest as a BIOS image: a file in memory, owned by the caller. */
+int qemu_bios(void);
 void qemu_stop(struct qemu *q);
 /* Send a command (a JSON object), give the answer; dies on an error or at the deadline. */
 const char *qemu_qmp(struct qemu *q, const char *command, int fd);

@@ -3,6 +3,8 @@
 """soak.py [--seconds N] [--seed N] [--out DIR] - all clients at once, hour after hour if wanted, and a hostile one beside them (make soak)
 
 Theory of operation: the first fifth of the time good clients are alone; then all attacks of attacks.py run beside them, on an account of their own or without a key.
+Good clients send at a steady pace, about half of what this machine can do. Clients that ask again at once keep all processors busy
+by themselves; beside anybody else each request then takes longer by the other's share, whatever the server does, and that is all such a run would show.
 Every few seconds the server's processes are counted and measured: memory (of pandod and pando-priv), descriptors, threads, processes, namespaces and
 mounts of this server, files in its data directory. Asserted at the end:
 
@@ -35,7 +37,8 @@ from harness import Server, say  # noqa: E402
 
 RESULTS = os.path.join(clients.ROOT, "bench/results")
 ALONE_PART, WARM_PART = 0.2, 0.3
-GOOD = 4            # good clients, each one request after the other
+GOOD = 4            # good clients, each one request after the other,
+PACE_S = 0.25       # and not more often than this
 EVERY_S = 2
 PLOTTED = ("get", "exec", "edge", "ls_remote", "life")
 SLACK_MS = 250
@@ -109,7 +112,9 @@ class Soak:
     def client(self, n):
         good, rng = clients.Good(self.world, str(n)), random.Random(f"{self.args.seed}/{n}")
         names = [k for k, v in good.MIX.items() for _ in range(v)]
-        while not self.over.is_set():
+        due = time.monotonic() + PACE_S * n / GOOD
+        while not self.over.wait(max(0, due - time.monotonic())):
+            due = max(due + PACE_S, time.monotonic())  # one that was late does not make up for it
             name, phase = rng.choice(names), self.phase
             try:
                 ms = clients.timed(getattr(good, name))

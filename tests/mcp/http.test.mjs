@@ -231,7 +231,7 @@ test("what is wrong with arguments is said", async () => {
   await refused(client, "exec", { vmId: vm }, /'command' is missing/);
   await refused(client, "exec", { vmId: vm, command: "id", colour: 1 }, /no argument 'colour'/);
   await refused(client, "exec", { vmId: vm, command: 7 }, /'command' must be a string/);
-  await refused(client, "exec", { vmId: 7, command: "id" }, /must be strings/);
+  await refused(client, "exec", { vmId: 7, command: "id" }, /must be a string/);
   await refused(client, "exec", { vmId: "../x", command: "id" }, /INVALID_VM_ID/);
   await refused(client, "exec", { vmId: vm, command: "id", timeoutMs: -1 }, /timeoutMs/);
   await refused(client, "exec", { vmId: vm, command: "id", user: "no body" }, /Linux user/);

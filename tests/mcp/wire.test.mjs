@@ -43,7 +43,7 @@ test("what is no message gets JSON-RPC's error", async () => {
     [{ jsonrpc: "2.0", id: 1.5, method: "ping" }, 400, -32600],
     [{ jsonrpc: "2.0", id: "x".repeat(300), method: "ping" }, 400, -32600],
     [{ jsonrpc: "2.0", id: 1, method: "ping", params: [] }, 400, -32600],
-    [{ jsonrpc: "2.0", id: 1, method: "resources/list" }, 200, -32601],
+    [{ jsonrpc: "2.0", id: 1, method: "resources/subscribe" }, 200, -32601],
     [{ jsonrpc: "2.0", id: 1, method: "tools/list", params: { cursor: "x" } }, 200, -32602],
     [{ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: 1 } }, 200, -32602],
     [{ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "exec", arguments: [] } }, 200, -32602],

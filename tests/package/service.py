@@ -66,7 +66,7 @@ class Service(Story, unittest.TestCase):
     deb_path, data_dir, cache_dir = "/srv/disk/pando.deb", "/srv/disk/data", "/srv/disk/cache"
     # sizes as those of the end-to-end tests' servers: their template serves here too
     conf = (f"PANDO_DATA_DIR={data_dir}\nPANDO_CACHE_DIR={cache_dir}\nPANDO_VM_VCPUS=2\nPANDO_VM_MEM_MB=1024\nPANDO_VM_DISK_GB=20\n"
-            "PANDO_POOL=0\nPANDO_BLANKS=0\nPANDO_SIZES=none\n")
+            "PANDO_POOL=0\nPANDO_BLANKS=0\nPANDO_SIZES=none\nPANDO_SEEDS=0\n")
 
     @classmethod
     def setUpClass(cls):

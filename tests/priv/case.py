@@ -60,9 +60,11 @@ class Base(unittest.TestCase):
         self.addCleanup(p.clean)
         return p
 
-    def spawn(self, p, vm, slot=-1, fds=0, qemu=None, options=""):
-        line = f"spawn {vm} {slot} {fds} 0 64 1 {p.data}/qemu.log {options} -- {qemu or (QEMU_NET if slot >= 0 else QEMU_IDLE)}"
-        return int(p.ask(line).split()[0])
+    def spawn_line(self, p, vm, slot=-1, fds=0, qemu=None, options=""):
+        return f"spawn {vm} {slot} {fds} 0 64 1 {p.data}/qemu.log {options} -- {qemu or (QEMU_NET if slot >= 0 else QEMU_IDLE)}"
+
+    def spawn(self, p, vm, *args, **more):
+        return int(p.ask(self.spawn_line(p, vm, *args, **more)).split()[0])
 
 
 class Result(unittest.TextTestResult):

@@ -315,6 +315,14 @@ static int cmd_vmstats(char **w, int n, char *out, size_t size, struct err *err)
 	return r;
 }
 
+/* fence <ms from now>: VMs end then; 0: never. */
+static int cmd_fence(char **w, int n, char *out, size_t size, struct err *err)
+{
+	long ms = strtol(w[1], NULL, 10);
+
+	return privc_fence(priv, ms ? (uint64_t)((int64_t)clock_boot_ms() + ms) : 0, err);
+}
+
 /* raw <hex>: sends bytes as they are on the socket to pando-priv; it must survive them. */
 static int cmd_raw(char **w, int n, char *out, size_t size, struct err *err)
 {
@@ -350,6 +358,7 @@ static const struct {
 	{ "vpc", 4, cmd_vpc },           { "vpcwake", 2, cmd_vpcwake },
 	{ "vpcread", 1, cmd_vpcread },   { "vpcwrite", 2, cmd_vpcwrite },
 	{ "vpcfresh", 4, cmd_vpcfresh }, { "vpcremove", 2, cmd_vpcremove },
+	{ "fence", 2, cmd_fence },
 };
 
 static void serve_line(char *line, FILE *to)

@@ -253,7 +253,7 @@ static bool entered(struct door *d, unsigned n)
 	}
 }
 
-/* As the guest of slot 1: to the gateway. */
+/* As the guest of slot 1: to the gateway. NULL: says nothing, because it may be closed at once. */
 static int to_gateway(uint16_t port, const char *say)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET,
@@ -263,7 +263,8 @@ static int to_gateway(uint16_t port, const char *say)
 
 	assert_true(fd >= 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
-	assert_int_equal(send(fd, say, strlen(say), MSG_NOSIGNAL), strlen(say));
+	if (say)
+		assert_int_equal(send(fd, say, strlen(say), MSG_NOSIGNAL), strlen(say));
 	return fd;
 }
 
@@ -284,7 +285,7 @@ static void to_this_server(void **state)
 
 	mutex_init(&d.lock, "test door");
 	give_open(r, "vm1");
-	autofd int early = to_gateway(443, "hello");
+	autofd int early = to_gateway(443, NULL);
 	assert_true(closed(early)); /* nobody serves them yet */
 	gates_set_here(r->g, &here);
 

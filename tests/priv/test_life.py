@@ -89,7 +89,7 @@ class Life(Base):
         # The other one still forwards.
         idx = b[0]
         q.ask(f"gate {idx} 1")
-        self.assertTrue(self.world.guest(q.slot_ns(idx)).ping(PUBLIC))
+        self.assertTrue(self.world.guest(q.slot_ns(idx)).reaches(PUBLIC))
         self.assertEqual(q.quit(), 0)
         with open("/proc/sys/net/ipv4/ip_forward") as f:
             machine = f.read()
@@ -109,6 +109,43 @@ class Life(Base):
         p.ask(f"adopt {idx}")
         p.ask("kill vm-a")
         p.ask(f"free {idx}")
+
+    def test_fence(self):
+        """The lease of a node: its VMs end at the deadline, even if pandod is stopped, and none is started before there is a new one."""
+        p = self.priv().up()
+        self.assertEqual(p.fails("fence 130000"), -22)
+        p.ask("fence 60000")
+        p.ask("fence 300")  # it never moves back
+        a = self.spawn(p, "vm-a")
+        b = self.spawn(p, "vm-b")
+        pandod = int(re.search(r"pandod runs as process (\d+)", p.log())[1])
+        p.ask("fence 0")
+        p.ask("fence 1500")
+        self.assertTrue(alive(a))
+        os.kill(pandod, signal.SIGSTOP)
+        try:
+            wait_for("the end of the VMs", lambda: not alive(a) and not alive(b))
+        finally:
+            os.kill(pandod, signal.SIGCONT)
+        self.assertIn("the lease of this node is over: 2 VMs were ended", p.log())
+        self.assertEqual(p.fails("fence -1"), -116)
+        self.assertEqual(p.fails(self.spawn_line(p, "vm-c")), -116)
+        p.ask("fence 60000")
+        self.assertTrue(alive(self.spawn(p, "vm-c")))
+        p.ask("kill vm-c")
+
+    def test_fence_outlives_pando_priv(self):
+        p = self.priv().up()
+        a = self.spawn(p, "vm-a")
+        p.ask("fence 1200")
+        p.proc.kill()
+        p.wait()
+        self.assertTrue(alive(a))
+        p.up()
+        wait_for("its end", lambda: not alive(a))
+        self.assertEqual(p.fails(self.spawn_line(p, "vm-b")), -116)
+        p.ask("fence 0")
+        self.assertTrue(alive(self.spawn(p, "vm-b")))
 
     def test_killed_and_started_again(self):
         p = self.priv().up()
@@ -224,7 +261,7 @@ class Life(Base):
         idx, _ = p.take()
         p.ask(f"gate {idx} 1")
         g = self.world.guest(p.slot_ns(idx))
-        self.assertTrue(g.ping(PUBLIC))
+        self.assertTrue(g.reaches(PUBLIC))
         host = self.world.host_name
         sh("ip", "-n", host, "route", "del", "default")
         self.assertFalse(g.ping(PUBLIC))

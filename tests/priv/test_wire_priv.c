@@ -34,45 +34,48 @@ static void names(void **state)
 
 static struct priv_req sample(unsigned op)
 {
-	return (struct priv_req){ .op = op,
-		                  .id = 0x01020304,
-		                  .vm_id = "vm-a",
-		                  .slot = 7,
-		                  .open = true,
-		                  .cursor = 9,
-		                  .spawn = { .slot = -1,
-		                             .mem_mb = 512,
-		                             .vcpus = 2,
-		                             .kvm = true,
-		                             .n_argv = 3,
-		                             .argv = { "-m", "512", "" },
-		                             .n_env = 1,
-		                             .env = { "PANDO_X=1" } },
-		                  .egress = { .mode = PRIV_EGRESS_RULES,
-		                              .mark = 5,
-		                              .proxy_tls = true,
-		                              .vpc_addr = 0x0a010005,
-		                              .vpc_net = 0x0a010000,
-		                              .vpc_prefix = 16,
-		                              .n_rules = 1,
-		                              .rules = { { .allow = true,
-		                                           .kind = PRIV_RULE_CIDR,
-		                                           .addr = 0x08080800,
-		                                           .prefix = 24,
-		                                           .n_ports = 1,
-		                                           .ports = { { 80, 90 } } } } },
-		                  .pin = { .ttl_s = 60,
-		                           .n_rules = 1,
-		                           .rules = { 3 },
-		                           .n_addrs = 1,
-		                           .addrs = { 0x08080808 } },
-		                  .vpc = { .idx = 3, .net = 0x0a010000, .prefix = 16 },
-		                  .wg = { .port = 51820,
-		                          .server_ip = PRIV_WG_NET + 1,
-		                          .key = { 1, 2, 3 },
-		                          .n_peers = 1,
-		                          .peers = { { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } },
-		                  .fresh = { .addr = 0x0a010005, .ttl_s = 60 } };
+	return (struct priv_req){
+		.op = op,
+		.id = 0x01020304,
+		.vm_id = "vm-a",
+		.slot = 7,
+		.open = true,
+		.cursor = 9,
+		.fork = { .seed = "seed-1", .slot = 7, .mem_mb = 512, .vcpus = 2 },
+		.spawn = { .slot = -1,
+		           .mem_mb = 512,
+		           .vcpus = 2,
+		           .kvm = true,
+		           .n_argv = 3,
+		           .argv = { "-m", "512", "" },
+		           .n_env = 1,
+		           .env = { "PANDO_X=1" } },
+		.egress = { .mode = PRIV_EGRESS_RULES,
+		            .mark = 5,
+		            .proxy_tls = true,
+		            .vpc_addr = 0x0a010005,
+		            .vpc_net = 0x0a010000,
+		            .vpc_prefix = 16,
+		            .n_rules = 1,
+		            .rules = { { .allow = true,
+		                         .kind = PRIV_RULE_CIDR,
+		                         .addr = 0x08080800,
+		                         .prefix = 24,
+		                         .n_ports = 1,
+		                         .ports = { { 80, 90 } } } } },
+		.pin = { .ttl_s = 60,
+		         .n_rules = 1,
+		         .rules = { 3 },
+		         .n_addrs = 1,
+		         .addrs = { 0x08080808 } },
+		.vpc = { .idx = 3, .net = 0x0a010000, .prefix = 16 },
+		.wg = { .port = 51820,
+		        .server_ip = PRIV_WG_NET + 1,
+		        .key = { 1, 2, 3 },
+		        .n_peers = 1,
+		        .peers = { { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } },
+		.fresh = { .addr = 0x0a010005, .ttl_s = 60 }
+	};
 }
 
 /* What no nft text and no netlink message may be made of. */
@@ -135,7 +138,13 @@ static void requests(void **state)
 			assert_int_equal(got.slot, 7);
 			assert_true(got.open);
 		}
-		if (op == PRIV_SPAWN) {
+		if (op == PRIV_FORK) {
+			assert_string_equal(got.fork.seed, "seed-1");
+			assert_int_equal(got.fork.slot, 7);
+			assert_int_equal(got.fork.mem_mb, 512);
+			assert_int_equal(got.fork.vcpus, 2);
+		}
+		if (op == PRIV_SPAWN || op == PRIV_SEED) {
 			assert_int_equal(got.spawn.slot, -1);
 			assert_int_equal(got.spawn.mem_mb, 512);
 			assert_true(got.spawn.kvm);

@@ -100,7 +100,7 @@ class Child:
 
 PING = """
 import os, select, socket, struct, sys
-v6, dst, src = sys.argv[1] == '6', sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
+v6, dst, times, src = sys.argv[1] == '6', sys.argv[2], int(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else None
 s = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_RAW, 58 if v6 else 1)
 if src:
     s.bind((src, 0))
@@ -108,22 +108,23 @@ ident = os.getpid() & 0xffff
 p = struct.pack('>BBHHH', 128 if v6 else 8, 0, 0, ident, 1)
 if not v6:  # the kernel fills in that of ICMPv6
     p = p[:2] + struct.pack('>H', 0xffff - sum(struct.unpack('>4H', p)) % 0xffff) + p[4:]
-try:
-    s.sendto(p, (dst, 0))
-    while select.select([s], [], [], 1)[0]:
-        got = s.recv(2000)
-        got = got if v6 else got[20:]
-        if got[0] == (129 if v6 else 0) and struct.unpack('>H', got[4:6])[0] == ident:
-            sys.exit(0)
-except OSError:
-    pass
+for _ in range(times):
+    try:
+        s.sendto(p, (dst, 0))
+        while select.select([s], [], [], 1)[0]:
+            got = s.recv(2000)
+            got = got if v6 else got[20:]
+            if got[0] == (129 if v6 else 0) and struct.unpack('>H', got[4:6])[0] == ident:
+                sys.exit(0)
+    except OSError:
+        select.select([], [], [], 0.1)
 sys.exit(1)
 """
 
 
-def ping(netns, addr, source=None):
-    """Does an echo request get its answer? (There may be no ping program.)"""
-    argv = ["nsenter", f"--net={netns}", "/usr/bin/python3", "-c", PING, "6" if ":" in addr else "4", addr]
+def ping(netns, addr, source=None, times=1):
+    """Does an echo request get its answer within a second, or one of those sent so many times? (There may be no ping program.)"""
+    argv = ["nsenter", f"--net={netns}", "/usr/bin/python3", "-c", PING, "6" if ":" in addr else "4", addr, str(times)]
     return subprocess.run(argv + ([source] if source else []), capture_output=True).returncode == 0
 
 
@@ -260,6 +261,10 @@ class Guest:
 
     def ping(self, addr, source=None):
         return ping(self.ns, addr, source)
+
+    def reaches(self, addr, source=None):
+        """As a ping that must be answered: on a busy machine the first may wait too long for its way to be found."""
+        return ping(self.ns, addr, source, times=30)
 
 
 class Priv:

@@ -4,13 +4,10 @@
 // The package passes members of create() and fork() on that it does not know. It has no words for
 // lists by tag, PATCH, ports and webhooks: those go through its own fetch().
 import assert from "node:assert/strict";
-import crypto from "node:crypto";
-import { once } from "node:events";
-import { createServer } from "node:http";
 import { after, before, describe, it } from "node:test";
 import { VmSpec } from "freestyle";
-import { createRemoteJWKSet, jwtVerify } from "jose";
-import { BOOT, SHORT, cleanUp, create, freestyle, keep, remove, sh, url } from "./client.mjs";
+import { BOOT, SHORT, cleanUp, create, freestyle, keep, remove, sh } from "./client.mjs";
+import { receiver, verified } from "./receiver.mjs";
 
 /** One request by the package's own client, with its login. */
 async function ask(method, path, body) {
@@ -21,29 +18,17 @@ async function ask(method, path, body) {
 }
 
 describe("options beyond the protocol", () => {
-  let vm, hook, server;
-  const got = [];
+  let vm, hook, hooks;
 
   before(async () => {
-    server = createServer((req, res) => {
-      const parts = [];
-      req.on("data", (d) => parts.push(d));
-      req.on("end", () => {
-        got.push({ headers: new Headers(req.headers), text: Buffer.concat(parts).toString() });
-        res.end();
-        server.emit("delivery");
-      });
-    });
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    hook = await ask("POST", "/v1/webhooks", { url: `http://127.0.0.1:${server.address().port}/`, events: ["vm.*"], tags: ["sdk-options"] });
+    hooks = await receiver();
+    hook = await ask("POST", "/v1/webhooks", { url: hooks.url, events: ["vm.*"], tags: ["sdk-options"] });
     vm = await create({ name: "options", env: { COLOUR: "dark blue" }, tags: ["sdk-options", "web"], metadata: { owner: "ann" }, deleteAfterSeconds: 3600 });
   }, { timeout: SHORT });
   after(async () => {
     await cleanUp();
     if (hook) await ask("DELETE", `/v1/webhooks/${hook.id}`);
-    server.close();
-    server.closeAllConnections();
+    hooks.close();
   }, { timeout: SHORT });
 
   it("env is what commands see", { timeout: SHORT }, async () => {
@@ -97,12 +82,11 @@ describe("options beyond the protocol", () => {
   });
 
   it("webhooks tell what happened, signed", { timeout: SHORT }, async () => {
-    const types = () => got.map((d) => JSON.parse(d.text)).filter((e) => e.vm.id === vm.vmId).map((e) => e.type);
-    while (!types().includes("vm.forked")) await once(server, "delivery", { signal: AbortSignal.timeout(SHORT) });
+    const types = () => hooks.got.map((d) => JSON.parse(d.text)).filter((e) => e.vm.id === vm.vmId).map((e) => e.type);
+    await hooks.until(() => types().includes("vm.forked"));
     assert.deepEqual(types().slice(0, 2), ["vm.created", "vm.forked"]);
-    const { headers, text } = got[0];
-    const { payload } = await jwtVerify(headers.get("x-freestyle-signature"), createRemoteJWKSet(new URL(`${url}/.well-known/jwks.json`)));
-    assert.equal(payload.body_sha256, crypto.createHash("sha256").update(text).digest("hex"));
+    const { headers, text } = hooks.got[0];
+    const { payload } = await verified(hooks.got[0]);
     assert.deepEqual([JSON.parse(text).vm.tags, payload.jti], [["sdk-options", "web"], headers.get("x-freestyle-delivery")]);
   });
 });

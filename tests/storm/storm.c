@@ -201,10 +201,11 @@ static void seed_run(uint64_t seed)
 		              .prepare = storm_break_rig };
 
 	o.ca = rng_one_in(&r, 2) ? ca : NULL;
+	o.seeds = rng_below(&r, 3);
 	storm.seed = seed;
 	storm.n_vms = storm.n_snaps = 0;
-	storm_note("seed %llu: pool %u, blank processes %u%s", (unsigned long long)seed, o.pool,
-	           o.blanks, o.ca ? ", a template of its own" : "");
+	storm_note("seed %llu: pool %u, blank processes %u%s%s", (unsigned long long)seed, o.pool,
+	           o.blanks, o.ca ? ", a template of its own" : "", o.seeds ? ", forked" : "");
 	storm.rig = rig_new(&o);
 	for (unsigned n = 0; n < ROUNDS; n++)
 		round_run(n);

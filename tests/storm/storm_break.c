@@ -59,8 +59,8 @@ static void somebody_dies(struct rng *r)
 		struct fake_machine *m = &f->machines[(first + i) % FAKE_MACHINES_MAX];
 
 		/* One that was made ahead of need stands still; its end is noticed when it is
-		 * taken. */
-		if (*m->instance && !m->ended && m->running)
+		 * taken. A seed's is noticed without that. */
+		if (*m->instance && !m->ended && (m->running || m->seed))
 			snprintf(instance, sizeof(instance), "%s", m->instance);
 	}
 	mutex_unlock(&f->lock);

@@ -32,6 +32,7 @@
 #include "hook/webhooks.h"
 #include "mcp/mcp.h"
 #include "ports/ports.h"
+#include "serverless/serverless.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/unit/http_client.h"
@@ -54,6 +55,7 @@ struct fx {
 	struct logs *logs;
 	struct vmm *vmm;
 	struct builder *builder;
+	struct serverless *serverless;
 	struct repos *repos;
 	struct triggers *triggers;
 	struct webhooks *webhooks;
@@ -204,6 +206,11 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	                                    .limits = { 2, 2048, 20480, 32, 65536, 204800, 256 } },
 	            f->store, f->vmm, &f->builder, &err) < 0)
 		return -1;
+	if (serverless_new(&(struct serverless_conf){ .store = f->store,
+	                                              .vmm = f->vmm,
+	                                              .builder = f->builder },
+	                   &f->serverless, &err) < 0)
+		return -1;
 	struct repos_conf rc = { .allow_private = true,
 		                 .events = f->events,
 		                 .search_s = fx_number("FX_SEARCH_S", 5),
@@ -266,6 +273,7 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		                  .webhooks = f->webhooks,
 		                  .ports = f->ports,
 		                  .syncs = f->syncs,
+		                  .serverless = f->serverless,
 		                  .domains = f->domains,
 		                  .certs = f->certs,
 		                  .edge_secret = getenv("FX_EDGE"),
@@ -307,6 +315,7 @@ static inline void fx_stop(struct fx *f)
 	if (!f->api || api_stop(f->api, FX_DRAIN_MS, &err) == 0)
 		return;
 	builder_stop(f->builder);
+	serverless_end(f->serverless);
 	triggers_end(f->triggers);
 	webhooks_end(f->webhooks);
 	syncs_end(f->syncs);
@@ -334,6 +343,7 @@ static inline int fx_teardown(void **state)
 	certs_free(f->certs);
 	domains_free(f->domains);
 	repos_close(f->repos);
+	serverless_free(f->serverless);
 	builder_free(f->builder);
 	f->rig->vmm = vmm_free(f->rig->vmm);
 	logs_free(f->logs);

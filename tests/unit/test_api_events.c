@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "events/feed.h"
+#include "store/store_domain.h"
 #include "store/store_internal.h"
 #include "store/store_note.h"
 #include "tests/unit/api_web.h"
@@ -171,6 +172,20 @@ static void quick(struct fx *f, const char *method, const char *path, const char
 	fx_call(f, method, path, body, 200, &r);
 }
 
+/* Without the domains' own checks: what is told is the store's business. */
+static void map_name(struct fx *f, const char *vm, const char *name)
+{
+	autoreply struct http_reply who = { 0 };
+	struct store_mapping m = { .port = 3000 };
+
+	fx_call(f, "GET", "/auth/v1/whoami", NULL, 200, &who);
+	id_make("map-", m.id);
+	snprintf(m.domain, sizeof(m.domain), "%s", name);
+	snprintf(m.vm, sizeof(m.vm), "%s", vm);
+	snprintf(m.account, sizeof(m.account), "%s", fx_str(who.json, "accountId"));
+	OK(store_mapping_put(f->store, &m, &m, &err));
+}
+
 static void a_vm_from_first_to_last(void **state)
 {
 	struct fx *f = *state;
@@ -202,9 +217,12 @@ static void a_vm_from_first_to_last(void **state)
 	expect(&a, "vm.forked", "running");
 	expect(&a, "vm.created", "running");
 	expect(&a, "vm.created", "running");
+	map_name(f, vm, "ada.example.org");
+	expect(&a, "domain.mapped", NULL);
 	snprintf(path, sizeof(path), "/v1/vms/%s", vm);
 	quick(f, "DELETE", path, NULL);
 	expect(&a, "vm.deleted", "deleted");
+	expect(&a, "domain.unmapped", NULL); /* with its VM */
 	/* The same once more, by its number; then only some. */
 	snprintf(query, sizeof(query), "?after=%lld", (long long)first);
 	begin(f, &op, query, &b);

@@ -359,6 +359,42 @@ static void sign_out_everywhere(void **state)
 	is_over(f, &other);
 }
 
+static void one_session_is_ended(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply r = { 0 }, own = { 0 };
+	struct acting op, stranger;
+	struct browser a, b, other;
+	char path[120];
+
+	web_operator(f, &op);
+	acting_account(f, &stranger);
+	web_sign_in(f, &op, &a);
+	web_sign_in(f, &op, &b);
+	web_sign_in(f, &stranger, &other);
+	as_call(f, &b.look, "GET", "/v1/session", NULL, 200, &r);
+	snprintf(path, sizeof(path), "/v1/sessions/%s", fx_str(r.json, "sessionId"));
+	as_refused(f, &other.act, "DELETE", path, NULL, 404, "NOT_FOUND");
+	as_refused(f, &stranger, "DELETE", path, NULL, 404, "NOT_FOUND");
+	as_refused(f, &a.look, "DELETE", path, NULL, 403, "CSRF_TOKEN_INVALID");
+	works(f, &b);
+	http_reply_done(&r);
+	as_call(f, &a.act, "DELETE", path, NULL, 200, &r);
+	assert_null(http_header(&r, "set-cookie")); /* not the browser's own */
+	is_over(f, &b);
+	works(f, &a);
+	works(f, &other);
+	as_refused(f, &a.act, "DELETE", path, NULL, 404, "NOT_FOUND");
+	as_call(f, &a.look, "GET", "/v1/session", NULL, 200, &own);
+	snprintf(path, sizeof(path), "/v1/sessions/%s", fx_str(own.json, "sessionId"));
+	http_reply_done(&r);
+	as_call(f, &a.act, "DELETE", path, NULL, 200, &r);
+	assert_non_null(strstr(http_header(&r, "set-cookie"), "Max-Age=0"));
+	is_over(f, &a);
+	http_reply_done(&own);
+	as_call(f, &stranger, "DELETE", "/v1/sessions", NULL, 200, &own); /* with the key */
+}
+
 /* The newest record of the audit log about that route. */
 static json_t *newest(struct fx *f, const char *route, struct http_reply *r)
 {
@@ -485,6 +521,7 @@ int main(void)
 		T(it_ends_with_its_key),
 		T(it_has_the_rights_of_its_token_and_ends_with_it),
 		T(sign_out_everywhere),
+		T(one_session_is_ended),
 		T(the_operator_acts_as_another_account),
 		T(there_are_so_many_of_a_key),
 		T(wrong_keys_are_counted),

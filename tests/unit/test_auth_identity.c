@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
+#include "tests/unit/db_fx.h"
 #include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
@@ -39,7 +40,7 @@ static int setup(void **state)
 	if (!f || tmpdir_make(&f->dir) < 0)
 		return -1;
 	*state = f;
-	tmpdir_file(&f->dir, "pando.db", f->db, sizeof(f->db));
+	db_at(&f->dir, "pando.db", f->db, sizeof(f->db));
 	if (store_open(f->db, &f->s, NULL) < 0 ||
 	    auth_open(f->s, f->dir.path, &f->a, NULL, NULL) < 0)
 		return -1;

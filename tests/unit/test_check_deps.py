@@ -73,7 +73,7 @@ class CheckDeps(unittest.TestCase):
     def test_page_must_show_the_graph(self):
         self.check(self.RULES, self.GOOD)
         with open(os.path.join(self.dir, PAGE)) as f:
-            self.assertIn(" 2  high     low\n     1  low      base\n     0  base\n", f.read())
+            self.assertIn(" 2  high       low\n     1  low        base\n     0  base\n", f.read())
         self.write(PAGE, "<!-- tools/graph.py -->\n     0  base\n<!-- end of tools/graph.py -->\n")
         code, said = self.tool("tools/check-deps")
         self.assertEqual(code, 1)

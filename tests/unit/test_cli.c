@@ -253,6 +253,9 @@ static void test_config_file_and_order(void **state)
 	assert_non_null(strstr(err.msg, "pando login"));
 	assert_string_equal(t.url, "https://theirs");
 	assert_string_equal(t.key, "");
+	/* the one to log in to is the one that every other command would use */
+	OK(target_find_url(NULL, NULL, &t, &err));
+	assert_string_equal(t.url, "https://theirs");
 
 	setenv("PANDO_API_KEY", "pando_env", 1);
 	OK(target_find(NULL, NULL, &t, &err));

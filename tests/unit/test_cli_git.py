@@ -92,6 +92,66 @@ class Cli(ServedGit, GitTools, unittest.TestCase):
         self.pando("search", "app", "(", "--regex", code=REFUSED)
         self.pando("search", "app", "x", "--rev", "none", code=REFUSED)
 
+    def test_search_in_names_and_history(self):
+        repo = self.make("app")
+        sha = self.commit(repo, {"a.txt": "one\n", "needle.txt": "x\n"})["sha"]
+        self.assertIn("needle.txt", self.pando("search", "app", "needle", "--in", "names"))
+        self.assertEqual(self.pando("search", "app", "one", "--in", "diffs"), f"{sha[:12]} a.txt: + one\n")
+        message = self.json("show", "app", sha)["message"].split()[0]
+        self.assertIn(sha, self.pando("search", "app", message, "--in", "commits"))
+
+    def test_contents_without_a_clone(self):
+        self.make("app")
+        with open(os.path.join(self.top, "run.sh"), "w") as f:
+            f.write("#!/bin/sh\n")
+        os.chmod(f.name, 0o755)
+        first = self.pando("commit", "app", "-m", "First\n\nmore", "run.sh", "src/deep/a.bin=-", stdin="\x00\x01").strip()
+        second = self.json("commit", "app", "-m", "Second", "b.txt=run.sh", "--delete", "run.sh", "--expect", first)["commit"]["sha"]
+        self.assertIn("CONFLICTING_PARENT", self.pando("commit", "app", "-m", "Third", "run.sh", "--expect", first, code=REFUSED))
+        log = self.pando("commits", "app")
+        self.assertLess(log.index(second), log.index(first))
+        self.assertIn("First", log)
+        self.assertNotIn("more", log)
+        self.assertEqual([k["sha"] for k in self.json("commits", "app", "-n", "1", "--skip", "1")["commits"]], [first])
+        self.assertIn("parent " + first, self.pando("show", "app", second))
+        self.assertEqual([e["path"] for e in self.json("ls", "app")["entries"]], ["b.txt", "src"])
+        self.assertIn("src/deep/a.bin", self.pando("ls", "app", "src/deep"))
+        self.assertIn("run.sh", self.pando("ls", "app", "--rev", first))
+        self.assertEqual([line.split()[-1] for line in self.pando("ls", "app", "-r").splitlines()[1:]], ["b.txt", "src", "src/deep", "src/deep/a.bin"])
+        self.assertEqual(self.pando("cat", "app", "src/deep/a.bin"), "\x00\x01")
+        self.assertIn("is a directory", self.pando("cat", "app", "src", code=REFUSED))
+        self.assertIn("1 ahead, 0 behind", self.pando("compare", "app", first, second))
+        self.assertEqual({f["filename"] for f in self.json("compare", "app", first, second)["files"]} & {"b.txt"}, {"b.txt"})
+        self.assertEqual(self.pando("branch", "app", "old", "--from", first).strip(), first)
+        self.assertEqual({b["name"]: b["commit"] for b in self.json("branches", "app")["branches"]}, {"main": second, "old": first})
+        self.assertIn("old", self.pando("branches", "app"))
+        self.pando("clone", "app", "clone")
+        clone = os.path.join(self.top, "clone")
+        self.git("tag", "v1", first, cwd=clone)
+        self.git("-c", f"http.extraHeader=Authorization: Bearer {self.key}", "push", "origin", "v1", cwd=clone)
+        self.assertIn("v1", self.pando("tags", "app"))
+        for kind, magic in (((), None), (("--zip",), b"PK")):
+            r = subprocess.run([PANDO, "git", "archive", "app", *kind], env=self.env, capture_output=True, timeout=100)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertTrue(r.stdout.startswith(magic) if magic else b"src/deep/a.bin" in r.stdout)
+        self.assertEqual(self.json("status", "app", second)["runs"], [])
+        self.assertEqual(self.pando("default-branch", "app"), "main\n")
+        self.pando("default-branch", "app", "old")
+        self.assertEqual(self.json("get", "app")["defaultBranch"], "old")
+        self.pando("visibility", "app", "public")
+        self.assertEqual(self.pando("visibility", "app"), "public\n")
+        for bad in (("commit", "app", "run.sh"), ("commit", "app", "-m", "x"), ("commit", "app", "-m", "x", "nowhere"), ("commit", "app", "-m", "x", "a=.")):
+            self.pando(*bad, code=USAGE)
+
+    def test_grants(self):
+        repo = self.make("app")
+        who = json.loads(subprocess.run([PANDO, "identity", "create", "--json"], env=self.env, check=True, capture_output=True).stdout)["id"]
+        self.assertIn("may read", self.pando("grant", "app", who))
+        self.assertIn("may write", self.pando("grant", repo, who, "--write", "--update"))
+        self.assertEqual([(r["id"], r["permissions"]) for r in self.json("grants", who)["repositories"]], [(repo, "write")])
+        self.assertIn("revoked", self.pando("revoke", "app", who))
+        self.assertEqual(self.json("grants", who)["repositories"], [])
+
     def test_trigger(self):
         hook = listen(self, Hook, got=threading.Event())
         repo, url = self.make("app"), f"http://127.0.0.1:{hook.server_port}/h"
@@ -107,6 +167,7 @@ class Cli(ServedGit, GitTools, unittest.TestCase):
         log = self.json("trigger", "log", "app", one)["deliveries"]
         self.assertEqual(len(log), 1)
         self.assertIn(log[0]["id"], self.pando("trigger", "log", "app", one))
+        self.assertIn(log[0]["commit"], self.pando("trigger", "show", "app", one, log[0]["id"]))
         hook.got.clear()
         self.assertIn("queued for redelivery", self.pando("trigger", "redeliver", "app", one, log[0]["id"]))
         self.assertTrue(hook.got.wait(60))

@@ -13,7 +13,9 @@
 
 #include "base/auto.h"
 #include "store/store_account.h"
+#include "store/store_feed.h"
 #include "tests/unit/check.h"
+#include "tests/unit/db_fx.h"
 #include "tests/unit/tmpdir.h"
 #include "vm/vm_internal.h"
 
@@ -39,7 +41,7 @@ static int setup(void **state)
 	char path[256];
 
 	if (!f || tmpdir_make(&f->dir) < 0 ||
-	    store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->s, NULL) < 0)
+	    store_open(db_at(&f->dir, "pando.db", path, sizeof(path)), &f->s, NULL) < 0)
 		return -1;
 	*state = f;
 	f->m = calloc(1, sizeof(*f->m));
@@ -57,9 +59,9 @@ static int teardown(void **state)
 	struct fx *f = *state;
 	int r;
 
-	while (f->m->n_vms)
-		vmm_forget(f->m, f->m->vms[0]);
-	free(f->m->vms);
+	while (f->m->vms.n)
+		vmm_forget(f->m, f->m->vms.all[0]);
+	table_done(&f->m->vms);
 	free(f->m);
 	store_close(f->s);
 	r = tmpdir_remove(&f->dir);
@@ -160,6 +162,51 @@ static void each_limit_has_its_code(void **state)
 	OK(add_vm(f, "operator", VM_STARTING, &err)); /* others are not concerned */
 }
 
+static size_t told(struct fx *f, const char *account, struct store_feed_event **ret)
+{
+	size_t n = 0;
+
+	OK(store_feed_flush(f->s, &err));
+	OK(store_feed_list(f->s, account, 0, 64, ret, &n, &err));
+	return n;
+}
+
+/* Those who follow the account hear which one it was; a loop that asks again and again is one
+ * event. */
+static void a_refusal_is_told_once_in_a_while(void **state)
+{
+	struct fx *f = *state;
+	struct store_feed_event *v = NULL;
+	struct vm_quota q = unlimited();
+	size_t n;
+
+	q.vms = 0;
+	limit(f, "acme", q);
+	for (int i = 0; i < 100; i++)
+		FAILS(-EDQUOT, add_vm(f, "acme", VM_STARTING, &err));
+	n = told(f, "acme", &v);
+	assert_int_equal(n, 1);
+	assert_string_equal(v[0].type, "quota.refused");
+	assert_non_null(strstr(v[0].text, "\"name\":\"vms\""));
+	assert_non_null(strstr(v[0].text, "\"code\":\"TOTAL_VM_LIMIT_EXCEEDED\""));
+	assert_non_null(strstr(v[0].text, "\"limit\":0,\"current\":0,\"requested\":1"));
+	store_feed_free(v, n);
+	/* Another quota, and another account, are told for themselves. */
+	q = unlimited();
+	q.disk_mb = 1;
+	limit(f, "acme", q);
+	FAILS(-EDQUOT, add_vm(f, "acme", VM_STARTING, &err));
+	limit(f, "operator", q);
+	FAILS(-EDQUOT, add_vm(f, "operator", VM_STARTING, &err));
+	n = told(f, "acme", &v);
+	assert_int_equal(n, 2);
+	assert_non_null(strstr(v[1].text, "\"name\":\"diskMb\""));
+	store_feed_free(v, n);
+	n = told(f, "operator", &v);
+	assert_int_equal(n, 1);
+	store_feed_free(v, n);
+}
+
 static void defaults_are_for_all_but_the_operator(void **state)
 {
 	struct fx *f = *state;
@@ -194,10 +241,10 @@ static void vms_at_rest_take_disk_only(void **state)
 	limit(f, "acme", q);
 	OK(add_vm(f, "acme", VM_STARTING, &err));
 	/* Waking one more is rejected, and it stays as it was. */
-	mutex_lock(&f->m->vms[0]->lock);
-	FAILS(-EDQUOT, quota_start(f->m->vms[0], &err));
-	assert_int_equal(f->m->vms[0]->row.info.state, VM_SUSPENDED);
-	mutex_unlock(&f->m->vms[0]->lock);
+	mutex_lock(&f->m->vms.all[0]->lock);
+	FAILS(-EDQUOT, quota_start(f->m->vms.all[0], &err));
+	assert_int_equal(f->m->vms.all[0]->row.info.state, VM_SUSPENDED);
+	mutex_unlock(&f->m->vms.all[0]->lock);
 	refused_with("VM_LIMIT_EXCEEDED", 1);
 }
 
@@ -349,7 +396,7 @@ static void nothing_is_made_for_a_deleted_account(void **state)
 	OK(add_vm(f, "acme", VM_STARTING, &err));
 	FAILS(-EBUSY, vmm_account_delete(f->m, "acme", &err));
 	assert_int_equal(err.tag, ERR_CONFLICT);
-	vmm_forget(f->m, f->m->vms[0]);
+	vmm_forget(f->m, f->m->vms.all[0]);
 	OK(vmm_account_delete(f->m, "acme", &err));
 	FAILS(-EACCES, add_vm(f, "acme", VM_STARTING, &err)); /* a request that was let in before */
 	FAILS(-ENOENT, vmm_account_delete(f->m, "acme", &err));
@@ -360,6 +407,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(each_limit_has_its_code),
+		T(a_refusal_is_told_once_in_a_while),
 		T(defaults_are_for_all_but_the_operator),
 		T(vms_at_rest_take_disk_only),
 		T(less_is_always_fine),

@@ -9,13 +9,13 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <sqlite3.h>
 
 #include "base/auto.h"
 #include "store/store.h"
 #include "store/store_account.h"
 #include "store/store_audit.h"
 #include "tests/unit/check.h"
+#include "tests/unit/db_fx.h"
 #include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
@@ -35,8 +35,8 @@ static int setup(void **state)
 	if (!f || tmpdir_make(&f->dir) < 0)
 		return -1;
 	*state = f;
-	tmpdir_file(&f->dir, "pando.db", f->db, sizeof(f->db));
-	tmpdir_file(&f->dir, "audit.db", f->log, sizeof(f->log));
+	db_at(&f->dir, "pando.db", f->db, sizeof(f->db));
+	db_at(&f->dir, "audit.db", f->log, sizeof(f->log));
 	if (store_open(f->db, &f->s, NULL) < 0 || store_audit_open(f->log, &f->audit, NULL) < 0)
 		return -1;
 	return store_account_create(f->s, A, "first", NULL) < 0
@@ -122,22 +122,15 @@ static void an_old_database_gets_its_operator(void **state)
 	struct store_account a;
 	char path[256];
 	struct store *s;
-	sqlite3 *db;
 
-	tmpdir_file(&f->dir, "old.db", path, sizeof(path));
+	db_at(&f->dir, "old.db", path, sizeof(path));
 	OK(store_open(path, &s, &err));
 	store_close(s);
 	/* Back to the accounts of version 1. */
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(
-	        sqlite3_exec(db,
-	                     "INSERT INTO accounts (id, name, created_ms) VALUES ('x', 'old', 5);"
-	                     "INSERT INTO accounts (id, name, created_ms) VALUES ('y', 'new', 6);"
-	                     "UPDATE accounts SET admin = 1 WHERE id ="
-	                     " (SELECT id FROM accounts ORDER BY created_ms, id LIMIT 1);",
-	                     NULL, NULL, NULL),
-	        SQLITE_OK);
-	sqlite3_close(db);
+	db_poke(path, "INSERT INTO accounts (id, name, created_ms) VALUES ('x', 'old', 5);"
+	              "INSERT INTO accounts (id, name, created_ms) VALUES ('y', 'new', 6);"
+	              "UPDATE accounts SET admin = 1 WHERE id ="
+	              " (SELECT id FROM accounts ORDER BY created_ms, id LIMIT 1);");
 	OK(store_open(path, &s, &err));
 	OK(store_account_get(s, "x", &a, &err));
 	assert_true(a.admin);

@@ -19,6 +19,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "store/store.h"
+#include "tests/unit/db_fx.h"
 #include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
@@ -201,7 +202,7 @@ static void collect_agrees_with_the_model(void **state)
 
 	srandom(20240607);
 	assert_int_equal(tmpdir_make(&d), 0);
-	if (store_open(tmpdir_file(&d, "gc.db", db, sizeof(db)), &s, &err) < 0)
+	if (store_open(db_at(&d, "gc.db", db, sizeof(db)), &s, &err) < 0)
 		fail_msg("%s", err.msg);
 	for (int i = 0; i < ROUNDS; i++)
 		one_round(s, i);
@@ -226,7 +227,7 @@ static void deleted_snapshots_leave_a_bounded_trace(void **state)
 	char db[256];
 
 	assert_int_equal(tmpdir_make(&d), 0);
-	if (store_open(tmpdir_file(&d, "snaps.db", db, sizeof(db)), &s, &err) < 0)
+	if (store_open(db_at(&d, "snaps.db", db, sizeof(db)), &s, &err) < 0)
 		fail_msg("%s", err.msg);
 	assert_int_equal(store_snapshot_add(s, &n, &err), 0);
 	snprintf(n.info.account, sizeof(n.info.account), "acct-2");

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "store/store_internal.h"
 #include "tests/unit/check.h"
+#include "tests/unit/db_fx.h"
 #include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 #include "vm/tree.h"
@@ -40,7 +41,7 @@ static int setup(void **state)
 	*state = f;
 	if (!f || tmpdir_make(&f->dir) < 0)
 		return -1;
-	return store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->s, &err);
+	return store_open(db_at(&f->dir, "pando.db", path, sizeof(path)), &f->s, &err);
 }
 
 static int teardown(void **state)
@@ -359,16 +360,12 @@ static void older_database(void **state)
 	AUTO(vm_tree_done) struct vm_tree t = { 0 };
 	char path[256];
 	struct store *old;
-	sqlite3 *db;
 
 	f->s = store_close(f->s);
-	tmpdir_file(&f->dir, "old.db", path, sizeof(path));
+	db_at(&f->dir, "old.db", path, sizeof(path));
 	OK(store_open_with(path, store_migrations, 1, &old, &err));
 	store_close(old);
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	if (sqlite3_exec(db, rows, NULL, NULL, NULL) != SQLITE_OK)
-		fail_msg("%s", sqlite3_errmsg(db));
-	sqlite3_close(db);
+	db_poke(path, rows);
 	OK(store_open(path, &f->s, &err));
 	build(f, "a", NULL, &t);
 	assert_int_equal(node(&t, "tp")->kind, TREE_TEMPLATE);

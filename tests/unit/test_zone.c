@@ -16,6 +16,7 @@
 #include "store/store_account.h"
 #include "store/store_record.h"
 #include "tests/unit/check.h"
+#include "tests/unit/db_fx.h"
 #include "tests/unit/tmpdir.h"
 #include "zone/zone_internal.h"
 
@@ -60,7 +61,7 @@ static int setup(void **state)
 	if (!f || tmpdir_make(&f->dir) < 0)
 		return -1;
 	*state = f;
-	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->s, NULL) < 0 ||
+	if (store_open(db_at(&f->dir, "pando.db", path, sizeof(path)), &f->s, NULL) < 0 ||
 	    store_account_create(f->s, A, "first", NULL) < 0 ||
 	    store_account_create(f->s, B, "second", NULL) < 0)
 		return -1;

@@ -135,6 +135,57 @@ static void end(struct fake_machine *m)
 	m->ended = true;
 }
 
+static void end_fork(struct fake_fork *k)
+{
+	struct fakehost_rep a;
+
+	host_ask(&(struct fakehost_req){ .op = FAKEHOST_KILL, .pid = k->pid }, &a);
+	*k = (struct fake_fork){ 0 };
+}
+
+static struct fake_fork *find_fork(struct fake *f, const char *instance)
+{
+	for (size_t i = 0; i < FAKE_FORKS_MAX; i++)
+		if (!strcmp(f->forks[i].instance, instance))
+			return &f->forks[i];
+	return NULL;
+}
+
+int fake_fork(struct fake *f, const char *instance, int *ret_pidfd, struct err *err)
+{
+	struct fakehost_req q = { .op = FAKEHOST_SPAWN };
+	struct fakehost_rep a = { 0 };
+	struct fake_fork *k;
+	int r;
+	LOCK_SCOPE(&f->lock);
+
+	k = find_fork(f, "");
+	if (!k)
+		return err_set(err, -EAGAIN, "too many forks at once");
+	snprintf(q.dir, sizeof(q.dir), "%s/run/%s", f->data_dir, instance);
+	r = host_ask(&q, &a);
+	if (r < 0)
+		return err_sys(err, r, "fork: the machine does not start");
+	*k = (struct fake_fork){ .pid = a.pid, .agent = a.agent };
+	snprintf(k->instance, sizeof(k->instance), "%s", instance);
+	*ret_pidfd = pidfd_open(a.pid, 0);
+	if (*ret_pidfd >= 0)
+		return 0;
+	r = -errno;
+	end_fork(k);
+	return err_sys(err, r, "fork: pidfd");
+}
+
+void fake_fork_done(struct fake *f, const char *instance)
+{
+	struct fake_fork *k;
+	LOCK_SCOPE(&f->lock);
+
+	k = find_fork(f, instance);
+	if (k)
+		end_fork(k);
+}
+
 struct fake *fake_free(struct fake *f)
 {
 	if (!f)
@@ -142,6 +193,9 @@ struct fake *fake_free(struct fake *f)
 	for (size_t i = 0; i < FAKE_MACHINES_MAX; i++)
 		if (*f->machines[i].instance)
 			end(&f->machines[i]);
+	for (size_t i = 0; i < FAKE_FORKS_MAX; i++)
+		if (*f->forks[i].instance)
+			end_fork(&f->forks[i]);
 	if (f->wake_fd >= 0)
 		close(f->wake_fd);
 	mutex_destroy(&f->lock);
@@ -265,6 +319,37 @@ static int spawn(struct fake *f, const struct priv_req *q, struct privc_answer *
 	return a->fds[0] < 0 ? -errno : 0;
 }
 
+/* What pando-priv does with a fork of a seed: a record, then the gate opens. */
+static int take_fork(struct fake *f, const struct priv_req *q, struct privc_answer *a)
+{
+	struct fake_machine *seed = fake_get(f, q->fork.seed), *m = fake_get(f, q->vm_id);
+	struct fake_fork *k = find_fork(f, q->vm_id);
+
+	if (!seed || !still_runs(seed) || !seed->seed)
+		return refuse(&a->rep, -ENOENT, "the seed is not running");
+	if (m)
+		return refuse(&a->rep, -EEXIST, "such a VM runs already");
+	if (!k)
+		return refuse(&a->rep, -EPERM, "the process is no fork");
+	if (q->fork.slot < 0 || !f->slots[q->fork.slot].taken)
+		return refuse(&a->rep, -EINVAL, "the slot is not taken");
+	m = fake_get(f, "");
+	if (!m)
+		return refuse(&a->rep, -EAGAIN, "too many machines");
+	*m = (struct fake_machine){ .pid = k->pid,
+		                    .agent = k->agent,
+		                    .slot = q->fork.slot,
+		                    .vcpus = q->fork.vcpus,
+		                    .mem_mb = q->fork.mem_mb };
+	snprintf(m->instance, sizeof(m->instance), "%s", q->vm_id);
+	snprintf(m->forked_of, sizeof(m->forked_of), "%s", q->fork.seed);
+	*k = (struct fake_fork){ 0 };
+	a->rep.pid = (uint32_t)m->pid;
+	a->fds[0] = pidfd_open(m->pid, 0);
+	a->n_fds = 1;
+	return a->fds[0] < 0 ? -errno : 0;
+}
+
 static int list(struct fake *f, uint32_t cursor, struct privc_answer *a)
 {
 	struct priv_rep *rep = &a->rep;
@@ -370,12 +455,17 @@ static int answer(struct fake *f, const struct priv_req *q, struct privc_answer 
 		return 0;
 	case PRIV_SPAWN:
 		return spawn(f, q, a);
+	case PRIV_FORK:
+		return take_fork(f, q, a);
 	case PRIV_VM_LIST:
 		return list(f, q->cursor, a);
 	case PRIV_KILL:
 	case PRIV_EXIT_STATUS:
 	case PRIV_VM_STATS:
 		return about_vm(f, q, a);
+	case PRIV_FENCE:
+		f->fence_ms = q->fence_ms;
+		return 0;
 	case PRIV_VPC_REMOVE:
 	case PRIV_VPC_PEERS: /* a tunnel that nobody has used */
 	case PRIV_VPC_WG:

@@ -25,6 +25,7 @@
 
 #define FAKE_MACHINES_MAX 256
 #define FAKE_SLOTS_MAX 128
+#define FAKE_FORKS_MAX 64
 #define FAKE_NODES_MAX 64
 #define FAKE_LOST (1 << 16)
 
@@ -42,6 +43,14 @@ struct fake_machine {
 	size_t n_nodes;                      /* the last one is written to */
 	char token[ID_SIZE];                 /* point it was thawed from, "": cold boot */
 	unsigned freezes;
+	bool seed;               /* it is forked, and never runs again */
+	char forked_of[ID_SIZE]; /* a seed; "": it was started */
+};
+
+/* A process that a seed has forked and that the helper does not know yet: it waits at its gate. */
+struct fake_fork {
+	char instance[ID_SIZE]; /* "": this place is free */
+	pid_t pid, agent;
 };
 
 struct fake_slot {
@@ -55,8 +64,10 @@ struct fake {
 	char data_dir[256];
 	struct mutex lock; /* guards what follows */
 	struct fake_machine machines[FAKE_MACHINES_MAX];
+	struct fake_fork forks[FAKE_FORKS_MAX];
 	struct fake_slot slots[FAKE_SLOTS_MAX];
 	int wake_fd;                   /* the network's end of the last vpc.wake; -1: none */
+	uint64_t fence_ms;             /* the last fence */
 	uint32_t fresh_ttl_s, n_fresh; /* the last vpc.fresh, and how many */
 	/* 0, or an errno to fail with. */
 	int (*_Atomic on_call)(void *ctx, enum fake_face face, const char *what,
@@ -90,3 +101,7 @@ int fake_call(struct fake *f, enum fake_face face, const char *what, const char 
               struct err *err);
 /* f->lock held; NULL: none. */
 struct fake_machine *fake_get(struct fake *f, const char *instance);
+/* A seed's process is forked: the new one waits at its gate until the helper takes it. */
+int fake_fork(struct fake *f, const char *instance, int *ret_pidfd, struct err *err);
+/* The gate closes: a process that still waits at it ends. */
+void fake_fork_done(struct fake *f, const char *instance);

@@ -446,6 +446,96 @@ static int grow_disk(struct machine *m, uint64_t bytes, struct err *err)
 	return ask(m, "grow disk", err);
 }
 
+/* ---- seeds ---- */
+
+static int seed(struct machine *m, const struct engine_point *p, struct err *err)
+{
+	struct fake *f = fake_of(m);
+	struct fake_machine *fm;
+	int r = ask(m, "seed: seal disk", err);
+
+	if (r == 0 && (!p->disk.n || strcmp(p->disk.l[p->disk.n - 1].id, m->disk_layer) != 0))
+		r = err_set(err, -EINVAL, "point %s does not end in disk layer %s", p->id,
+		            m->disk_layer);
+	if (r == 0)
+		r = open_all(m, &p->mem, err);
+	if (r == 0)
+		r = ask(m, "seed: map memory", err);
+	if (r < 0)
+		return err_wrap(err, r, "make a seed of machine %s", m->instance);
+	LOCK_SCOPE(&f->lock);
+	fm = fake_get(f, m->instance);
+	if (fm)
+		fm->seed = true;
+	return 0;
+}
+
+static int fork_process(struct machine *s, struct machine *m, int slot, struct err *err)
+{
+	struct fake *f = fake_of(m);
+	autofd int pidfd = -1;
+	struct priv_fork q = { .vm_id = m->instance,
+		               .seed = s->instance,
+		               .slot = slot,
+		               .mem_mb = m->mem_mb,
+		               .vcpus = m->vcpus,
+		               .gate_fd = -1 };
+	int r = ask(s, "fork", err);
+
+	if (r == 0)
+		r = fake_fork(f, m->instance, &pidfd, err);
+	if (r < 0)
+		return r;
+	q.pidfd = pidfd;
+	r = privc_fork(m->e->priv, &q, &m->proc, err);
+	fake_fork_done(f, m->instance);
+	return r < 0 ? r : ask(m, "fork: continue", err);
+}
+
+static int fork_steps(struct machine *s, struct machine *m, const struct machine_spawn *how,
+                      const struct machine_load *l, struct err *err)
+{
+	char path[PATH_MAX];
+	int r = ask(s, "fork: gather", err);
+
+	if (r == 0)
+		r = machine_run_path(m->e, m->instance, "", path, sizeof(path), err);
+	if (r == 0)
+		r = io_mkdirs(path, 0700, err);
+	if (r == 0)
+		r = fork_process(s, m, how->slot, err);
+	if (r == 0)
+		r = open_top(m->e, l, err);
+	if (r < 0)
+		return r;
+	r = ask(m, "fork: add disk", err);
+	if (r < 0) {
+		engine_remove_layer(m->e, l->disk_layer);
+		return r;
+	}
+	snprintf(m->disk_layer, sizeof(m->disk_layer), "%s", l->disk_layer);
+	remember(m, l);
+	return 0;
+}
+
+static int fork_seed(struct machine *s, const struct machine_spawn *how,
+                     const struct machine_load *l, struct machine **ret, struct err *err)
+{
+	struct machine *m = machine_new(s->e, how->instance, s->vcpus, s->mem_mb);
+	int r;
+
+	if (!m)
+		return err_set(err, -ENOMEM, "fork machine %s: out of memory", s->instance);
+	r = fork_steps(s, m, how, l, err);
+	if (r < 0) {
+		machine_kill(m, NULL);
+		machine_free(m);
+		return err_wrap(err, r, "fork machine %s", s->instance);
+	}
+	*ret = m;
+	return 0;
+}
+
 static const struct engine_ops fake_ops = {
 	.spawn = spawn,
 	.adopt = adopt,
@@ -460,6 +550,8 @@ static const struct engine_ops fake_ops = {
 	.disk_layer = disk_layer,
 	.disk_stats = disk_stats,
 	.freeze = freeze,
+	.seed = seed,
+	.fork = fork_seed,
 	.grow_disk = grow_disk,
 	.rebase_disk = rebase_disk,
 };

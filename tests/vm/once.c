@@ -120,7 +120,7 @@ static size_t table_size(struct rig *r)
 {
 	LOCK_SCOPE(&r->vmm->lock);
 
-	return r->vmm->n_vms;
+	return r->vmm->vms.n;
 }
 
 static void check_subject(const struct once_verb *v, struct once *o, bool failed)

@@ -48,6 +48,13 @@ void once_run(void **state);
  * out, and the next one has a new channel.
  */
 void once_find_out(struct once *o, const char *id);
+/* once_seed.c: a seed is there; a subject that was forked, or the row would say nothing */
+void once_be_seeded(struct once *o);
+void once_make_forked(struct once *o);
+/* The seed has died: the VM is thawed, and then there is another seed. */
+int once_create_reseed(struct once *o, struct err *err);
+int once_create_sized(struct once *o, struct err *err); /* a VM of another size, */
+void once_seed_size(struct once *o);                    /* which has a seed, too */
 /* argv: [verb [kind [nth]]], for looking into a single failure. */
 void once_args(int argc, char **argv);
 bool once_wanted(const char *verb);

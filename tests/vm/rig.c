@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/vm/rig.h"
+#include "tests/unit/db_fx.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +19,11 @@
 #include "base/io.h"
 #include "net/dns.h"
 #include "net/gate.h"
+#include "objects/objects.h"
 #include "secret/secret.h"
 #include "store/store.h"
+#include "store/store_object.h"
+#include "vm/template.h"
 #include "vm/vm_internal.h"
 
 #define SETTLE_MS 60000
@@ -113,11 +117,12 @@ static int make_image(const char *dir, uint32_t mb)
 static int open_store(struct rig *r, struct err *err)
 {
 	struct secrets_conf c = { .data_dir = r->data_dir, .file = "", .fd = -1 };
-	char path[256];
+	struct tmpdir dir;
+	char where[256];
 	int k;
 
-	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
-	if ((k = store_open(path, &r->store, err)) < 0)
+	snprintf(dir.path, sizeof(dir.path), "%s", r->data_dir);
+	if ((k = store_open(db_at(&dir, "pando.db", where, sizeof(where)), &r->store, err)) < 0)
 		return k;
 	c.create = !store_is_sealed(r->store);
 	if ((k = secrets_open(&c, &r->secrets, err)) < 0 ||
@@ -166,16 +171,38 @@ struct rig *rig_new(const struct rig_opts *o)
 	return r;
 }
 
+static int open_objects(struct rig *r, struct err *err)
+{
+	char id[ID_SIZE];
+	struct objects_conf c = { .url = r->opts.objects,
+		                  .key_id = "id",
+		                  .secret = "secret",
+		                  .credentials = "",
+		                  .cluster = id,
+		                  .transfers = 4,
+		                  .stall_ms = 1000,
+		                  .pause_ms = 4 };
+	int k;
+
+	if (!r->opts.objects)
+		return 0;
+	k = store_objects_id(r->store, id, err);
+	return k < 0 ? k : objects_open(&c, &r->objects, err);
+}
+
 static struct vmm_conf conf_of(const struct rig *r)
 {
 	struct vmm_conf c = { .vcpus = r->opts.vcpus,
 		              .mem_mb = r->opts.mem_mb,
 		              .disk_mb = r->opts.disk_mb,
 		              .pool = r->opts.pool,
+		              .seeds = r->opts.seeds,
 		              .pool_mem_mb = 4096,
 		              .blanks = r->opts.blanks,
 		              .gates = r->gates,
 		              .events = r->opts.events,
+		              .objects = r->objects,
+		              .objects_keep_s = 3600,
 		              .wg_port = 51820,
 		              .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
 		                         QUOTA_NONE },
@@ -214,7 +241,7 @@ int rig_start(struct rig *r, struct err *err)
 	int k = 0;
 
 	r->dead = false;
-	if ((!r->store && (k = open_store(r, err)) < 0) ||
+	if ((!r->store && (k = open_store(r, err)) < 0) || (k = open_objects(r, err)) < 0 ||
 	    (k = fake_priv_new(r->fake, &r->priv, &r->priv_info, err)) < 0 ||
 	    (k = fake_engine_new(r->fake, r->priv, &r->engine, err)) < 0 ||
 	    (k = dns_start(&r->dns, "127.0.0.1:1", err)) < 0 ||
@@ -236,6 +263,7 @@ int rig_start(struct rig *r, struct err *err)
 void rig_stop(struct rig *r)
 {
 	r->vmm = vmm_free(r->vmm);
+	r->objects = objects_close(r->objects);
 	r->dns = dns_stop(r->dns);
 	r->gates = gates_free(r->gates);
 	r->engine = engine_free(r->engine);
@@ -269,17 +297,20 @@ struct rig *rig_free(struct rig *r)
 static bool at_work(struct rig *r, struct vmm *m)
 {
 	struct vmm_status st = { 0 };
+	uint32_t vcpus, mem_mb;
 
 	pool_status(m, &st);
-	for (size_t i = 0; i < m->n_vms; i++) { /* whose end the reaper has in hand */
-		const struct vm_info *v = &m->vms[i]->shown;
+	for (size_t i = 0; i < m->vms.n; i++) { /* whose end the reaper has in hand */
+		const struct vm_info *v = &m->vms.all[i]->shown;
 
 		if ((v->state == VM_RUNNING || v->state == VM_SUSPENDING) &&
 		    !fake_runs(r->fake, v->instance))
 			return true;
 	}
-	if (r->opts.ca && !*m->own_told)
+	if (r->opts.ca && !*m->own.told)
 		return true; /* the server's own template will be made */
+	if (r->opts.seeds && (own_pending(m, &m->own) || seed_useless(m, &vcpus, &mem_mb)))
+		return true; /* with its seed */
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
 	       m->making_blank || m->making_size || m->making_own || m->n_starting ||
 	       st.pool_ready < r->opts.pool || m->n_blanks < r->opts.blanks;
@@ -292,8 +323,8 @@ static void say_work(struct rig *r, struct vmm *m)
 	        "at work: keeper %d %d, ready VMs %d, blank processes %d, starting %u, debts %zu\n",
 	        m->keeping, m->collect_wanted, m->making_ready, m->making_blank, m->n_starting,
 	        (size_t)m->n_debts);
-	for (size_t i = 0; i < m->n_vms; i++) {
-		const struct vm *vm = m->vms[i];
+	for (size_t i = 0; i < m->vms.n; i++) {
+		const struct vm *vm = m->vms.all[i];
 
 		fprintf(stderr, "VM %s is %s, its machine %s, watched %d, lost %d\n", vm->shown.id,
 		        vm_state_name(vm->shown.state),
@@ -316,6 +347,29 @@ static bool unsaved(struct vmm *m)
 	}
 	free(v);
 	return yes;
+}
+
+void rig_seeded(struct rig *r)
+{
+	struct vmm *m = r->vmm;
+	uint64_t until = deadline_in(SETTLE_MS);
+	bool there = false;
+
+	mutex_lock(&m->lock);
+	m->seed_failures = 0;
+	m->own.not_before_ms = 0;
+	cond_broadcast(&m->cond);
+	while (!there && clock_ms() < until) {
+		struct vmm_status st = { 0 };
+
+		seed_status(m, &st);
+		there = !strcmp(st.seed, "ready") && !m->making_own;
+		if (!there)
+			cond_wait_until(&m->cond, &m->lock, deadline_in(20));
+	}
+	mutex_unlock(&m->lock);
+	if (!there)
+		fail_msg("no seed comes");
 }
 
 static void come_to_rest(struct rig *r);

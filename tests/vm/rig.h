@@ -29,6 +29,7 @@
 struct rig;
 struct rig_opts {
 	unsigned pool, blanks;            /* made ahead of need; 0: none */
+	unsigned seeds;                   /* sizes whose VMs are forked from a seed */
 	const struct vm_times *times;     /* NULL: rig_times */
 	bool no_template;                 /* rig_new() does not wait for it */
 	bool no_account;                  /* RIG_ACCOUNT is not made */
@@ -38,6 +39,7 @@ struct rig_opts {
 	uint32_t quota_vcpus;             /* of an account; 0: no limit */
 	struct events *events;            /* weak; told what happens to VMs, or NULL */
 	const char *ca;                   /* that guests are to trust, in PEM; or NULL */
+	const char *objects;              /* URL of an object store; NULL: none */
 	const char *data_dir;             /* one that is there, and stays; NULL: one of its own */
 	void (*prepare)(
 	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
@@ -57,6 +59,7 @@ struct rig {
 	struct engine *engine;
 	struct dns *dns;
 	struct gates *gates;
+	struct objects *objects;
 	struct vmm *vmm; /* NULL: ended */
 	bool dead;       /* set by rig_crash(): calls of the old manager have no effect */
 	/* Atomic, as in fake.h: the pool's thread calls it while a test sets it. */
@@ -79,6 +82,8 @@ void rig_crash(struct rig *r); /* it dies here; VMs continue */
 /* Other data directories do not find templates any more. */
 void rig_forget_templates(void);
 
+/* Waits until a seed is there and has passed its trial, whatever failed before. */
+void rig_seeded(struct rig *r);
 /* Waits until nothing happens in the background any more: keeper, starts, and the pool as asked
  * for. */
 void rig_settle(struct rig *r);

@@ -89,7 +89,9 @@ static void check_held(struct check *c)
 	LOCK_SCOPE(&m->lock);
 
 	pool_status(m, &st);
-	c->n_ahead = st.pool_ready + st.blanks;
+	for (size_t i = 0; i < SEEDS_MAX; i++)
+		st.seeds += m->seeds[i].vm != NULL;
+	c->n_ahead = st.pool_ready + st.blanks + st.seeds;
 	WANT(c, st.pool_ready || !m->n_holds, "%zu names are held, the first is %s", m->n_holds,
 	     m->n_holds ? m->holds[0] : "");
 	WANT(c, !m->n_held, "%zu quotas are held", m->n_held);
@@ -175,21 +177,33 @@ static void check_machine(struct check *c, struct vm *vm)
 	     "VM %s writes to layer %s, which is closed", id, vm->row.disk_layer);
 }
 
+/* What the manager's lock guards, not the VM's. */
+static void guarded(struct vm *vm, unsigned *ret_refs, bool *ret_buried)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	*ret_refs = vm->refs;
+	*ret_buried = vm->buried;
+}
+
 static void check_vm(struct check *c, struct vm *vm)
 {
 	const struct vm_info *i = &vm->row.info;
 	struct store_vm row;
 	struct store_point p;
 	struct store_layer l;
+	unsigned refs;
+	bool buried;
 
 	if (!can_lock(&vm->lock)) {
 		wrong(c, "VM %s is locked", i->id);
 		return;
 	}
 	LOCK_SCOPE(&vm->lock);
-	WANT(c, !vm->gone && !vm->buried, "VM %s is deleted and in the table", i->id);
+	guarded(vm, &refs, &buried);
+	WANT(c, !vm->gone && !buried, "VM %s is deleted and in the table", i->id);
 	/* The table's, ours, and perhaps that of the reaper, which sleeps with it. */
-	WANT(c, vm->refs <= 3, "VM %s has %u references", i->id, vm->refs);
+	WANT(c, refs <= 3, "VM %s has %u references", i->id, refs);
 	WANT(c, vm->shown.state == i->state, "VM %s is %s and shown as %s", i->id,
 	     vm_state_name(i->state), vm_state_name(vm->shown.state));
 	WANT(c, vm->stored == i->state, "VM %s is %s, stored as %s", i->id, vm_state_name(i->state),
@@ -313,14 +327,14 @@ static void check_files(struct check *c)
 	}
 	for (size_t i = 0; i < n_layers; i++) {
 		if (!file_there(c, "layers", l[i].id, "", &st))
-			wrong(c, "layer %s of the store has no file", l[i].id);
+			WANT(c, l[i].stored, "layer %s of the store has no file", l[i].id);
 		else
 			WANT(c, !l[i].bytes || (uint64_t)st.st_size == l[i].bytes,
 			     "layer %s has %lld bytes, %llu in the store", l[i].id,
 			     (long long)st.st_size, (unsigned long long)l[i].bytes);
 	}
 	for (size_t i = 0; i < n_points; i++)
-		WANT(c, file_there(c, "points", p[i].id, ".state", &st),
+		WANT(c, p[i].stored || file_there(c, "points", p[i].id, ".state", &st),
 		     "point %s of the store has no state file", p[i].id);
 	count_files(c, "layers", layer_known);
 	count_files(c, "points", point_known);

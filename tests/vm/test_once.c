@@ -63,7 +63,7 @@ static void want_vms(struct once *o, size_t n)
 	size_t have;
 
 	mutex_lock(&M(o)->lock);
-	have = M(o)->n_vms;
+	have = M(o)->vms.n;
 	mutex_unlock(&M(o)->lock);
 	if (have != n)
 		fail_msg("%zu VMs are there, %zu were to be", have, n);
@@ -91,15 +91,6 @@ static void forget_size(struct once *o)
 	for (size_t i = 0; i < st.n_sizes; i++)
 		size_forget(M(o), st.sizes[i].point, "the test wants it anew");
 	rig_settle(o->r);
-}
-
-static int create_sized(struct once *o, struct err *e)
-{
-	return vmm_create(
-	        M(o),
-	        &(struct vm_create_opts){
-	                .account = RIG_ACCOUNT, .vcpus = 2, .mem_mb = 1024, .idle_timeout_s = -1 },
-	        &o->made, e);
 }
 
 static void created(struct once *o, bool failed)
@@ -448,7 +439,46 @@ static int recover(struct once *o, struct err *e)
 static const struct once_verb verbs[] = {
 	{ "create", .run = create, .finish = created, .from = -1 },
 	{ "create-pool", { .pool = 1 }, .run = create, .finish = created, .from = -1 },
-	{ "create-size", .coarse = 6, .prepare = forget_size, .run = create_sized,
+	{ "create-forked",
+	  { .seeds = 1 },
+	  .begin = once_make_forked,
+	  .prepare = once_be_seeded,
+	  .run = create,
+	  .finish = created,
+	  .from = RUNS,
+	  .to = RUNS,
+	  .also = -1 },
+	{ "create-pool-forked",
+	  { .seeds = 1, .pool = 1 },
+	  .coarse = 2,
+	  .prepare = once_be_seeded,
+	  .run = create,
+	  .finish = created,
+	  .from = -1 },
+	{ "create-reseed",
+	  { .seeds = 1 },
+	  .coarse = 6,
+	  .prepare = once_be_seeded,
+	  .run = once_create_reseed,
+	  .finish = created,
+	  .from = -1 },
+	{ "recover-forked",
+	  { .seeds = 1 },
+	  .coarse = 2,
+	  .begin = once_make_forked,
+	  .prepare = crash,
+	  .run = recover,
+	  .from = RUNS,
+	  .to = RUNS,
+	  .also = VM_STOPPED },
+	{ "create-size-forked",
+	  { .seeds = 2 },
+	  .coarse = 6,
+	  .prepare = once_seed_size,
+	  .run = once_create_sized,
+	  .finish = created,
+	  .from = -1 },
+	{ "create-size", .coarse = 6, .prepare = forget_size, .run = once_create_sized,
 	  .finish = created, .from = -1 },
 	{ "create-snapshot", .begin = make_vm_with_snapshot, .run = create, .finish = created,
 	  .from = RUNS, .to = RUNS, .also = -1 },

@@ -25,6 +25,7 @@
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/vm/rig.h"
+#include "vm/sizes.h"
 #include "vm/tree.h"
 #include "vm/vm_internal.h"
 
@@ -50,9 +51,9 @@ static bool is_own(struct rig *r, char ret_point[ID_SIZE])
 	struct vmm *m = r->vmm;
 	LOCK_SCOPE(&m->lock);
 
-	memcpy(ret_point, m->template_point, ID_SIZE);
-	return *m->own_told && strcmp(m->template_point, m->template_shared) != 0 &&
-	       !own_pending(m);
+	memcpy(ret_point, template_now(m), ID_SIZE);
+	return *m->own.told && strcmp(template_now(m), m->template_shared) != 0 &&
+	       !own_pending(m, &m->own);
 }
 
 static void await_own(struct rig *r, char ret_point[ID_SIZE])
@@ -155,6 +156,129 @@ static void another_ca_means_another(void **state)
 	rig_free(r);
 }
 
+/* ---- other sizes ---- */
+
+#define SIZE_VCPUS 2
+#define SIZE_MB 1024
+
+static int create_sized(struct rig *r, struct vm_info *ret)
+{
+	return vmm_create(r->vmm,
+	                  &(struct vm_create_opts){ .account = RIG_ACCOUNT,
+	                                            .vcpus = SIZE_VCPUS,
+	                                            .mem_mb = SIZE_MB,
+	                                            .idle_timeout_s = -1 },
+	                  ret, &err);
+}
+
+/* The same for VMs of that size. */
+static bool is_own_size(struct rig *r, char ret_point[ID_SIZE])
+{
+	struct vmm *m = r->vmm;
+	LOCK_SCOPE(&m->lock);
+
+	for (size_t i = 0; i < m->sizes->n; i++) {
+		const struct size *s = &m->sizes->s[i];
+
+		memcpy(ret_point, s->own.point, ID_SIZE);
+		if (s->vcpus == SIZE_VCPUS && s->mem_mb == SIZE_MB)
+			return *s->own.point && !own_pending(m, &s->own);
+	}
+	return false;
+}
+
+static void await_own_size(struct rig *r, char ret_point[ID_SIZE])
+{
+	uint64_t until = deadline_in(PATIENCE_MS);
+
+	while (!is_own_size(r, ret_point)) {
+		if (clock_ms() > until)
+			fail_msg("the size has no template of the server's own");
+		poll(NULL, 0, 2);
+	}
+}
+
+static void a_size_in_use_has_one(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	struct vm_info a, b, c;
+	struct store_point p;
+	char own[ID_SIZE], size[ID_SIZE], again[ID_SIZE];
+
+	(void)state;
+	OK(vmm_trust(r->vmm, cas[0], DOMAIN, &err));
+	await_own(r, own);
+	assert_false(is_own_size(r, size));
+	OK(create_sized(r, &a));
+	assert_true(was_told(r, a.id)); /* the first one */
+	await_own_size(r, size);
+	assert_string_not_equal(own, size);
+	OK(create_sized(r, &b));
+	assert_false(was_told(r, b.id));
+	assert_int_equal(b.mem_mb, SIZE_MB);
+	OK(rig_usable(r, b.id, &err));
+	rig_check(r);
+
+	restart(r, cas[0]);
+	OK(create_sized(r, &c)); /* in use again */
+	await_own_size(r, again);
+	assert_string_equal(size, again);
+
+	restart(r, cas[1]);
+	OK(create_sized(r, &c));
+	await_own_size(r, again);
+	assert_string_not_equal(size, again);
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, b.id, NULL, &err));
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, c.id, NULL, &err));
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, a.id, NULL, &err));
+	rig_settle(r);
+	FAILS(-ENOENT, store_point_get(r->store, size, &p, &err));
+	rig_check(r);
+	rig_free(r);
+}
+
+static void await_gone(struct rig *r, const char *point)
+{
+	uint64_t until = deadline_in(PATIENCE_MS);
+	struct store_point p;
+
+	while (store_point_get(r->store, point, &p, NULL) != -ENOENT) {
+		if (clock_ms() > until)
+			fail_msg("point %s stays", point);
+		poll(NULL, 0, 2);
+	}
+}
+
+/* A size that goes takes its own template along, and one that is damaged is made again. */
+static void it_goes_with_its_size(void **state)
+{
+	struct rig *r = rig_new(&(struct rig_opts){ .pool = 1, .blanks = 1 });
+	char size[ID_SIZE], next[ID_SIZE], shared[ID_SIZE];
+	struct vm_info a;
+
+	(void)state;
+	OK(vmm_trust(r->vmm, cas[0], DOMAIN, &err));
+	OK(create_sized(r, &a));
+	await_own_size(r, size);
+	rig_settle(r); /* one of it is ready */
+	assert_true(own_forget(r->vmm, size));
+	await_own_size(r, next);
+	assert_string_not_equal(size, next);
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, a.id, NULL, &err));
+	OK(create_sized(r, &a));
+	assert_false(was_told(r, a.id));
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, a.id, NULL, &err));
+	mutex_lock(&r->vmm->lock);
+	memcpy(shared, r->vmm->sizes->s[0].point, sizeof(shared));
+	mutex_unlock(&r->vmm->lock);
+	assert_true(size_forget(r->vmm, shared, "the test says so"));
+	rig_settle(r);
+	await_gone(r, shared);
+	await_gone(r, next); /* the ready VM that stood on it is ended beside */
+	rig_check(r);
+	rig_free(r);
+}
+
 static void there_is_one_template_for_users(void **state)
 {
 	struct rig *r = rig_new(NULL);
@@ -200,15 +324,61 @@ static int disturb(void *ctx, enum fake_face face, const char *what, const char 
 }
 
 /* One call after the other, until it is made undisturbed. */
-static void disturb_each(bool crash)
+static void fail_each(bool sized)
 {
-	for (int n = 1;; n++) {
+	bool (*is_there)(struct rig *, char *) = sized ? is_own_size : is_own;
+	struct rig *r = rig_new(NULL);
+	struct trouble t = { .r = r };
+	char own[ID_SIZE], other[ID_SIZE];
+	struct vm_info vm;
+
+	OK(vmm_trust(r->vmm, cas[0], DOMAIN, &err));
+	await_own(r, own);
+	if (sized) {
+		OK(create_sized(r, &vm));
+		await_own_size(r, own);
+	}
+	for (int n = 1; t.left <= 0; n++) {
+		uint64_t until = deadline_in(PATIENCE_MS);
+
+		rig_settle(r);
+		t.left = n;
+		r->ctx = &t;
+		r->on_call = disturb;
+		assert_true(own_forget(r->vmm, own));
+		while (!is_there(r, other) && t.left > 0 && clock_ms() < until)
+			poll(NULL, 0, 1);
+		r->on_call = NULL;
+		OK(sized ? create_sized(r, &vm) : rig_create(r, NULL, &vm, &err)); /* even if not */
+		(sized ? await_own_size : await_own)(r, other);
+		assert_string_not_equal(own, other);
+		memcpy(own, other, sizeof(own));
+		OK(rig_usable(r, vm.id, &err));
+		rig_check(r);
+		OK(vmm_delete(r->vmm, RIG_ACCOUNT, vm.id, NULL, &err));
+		assert_true(t.left <= 0 || n > 4);
+	}
+	rig_free(r);
+}
+
+static void each_call_fails_once(void **state)
+{
+	(void)state;
+	fail_each(/* sized= */ false);
+	fail_each(/* sized= */ true);
+}
+
+static void it_dies_at_each_call(void **state)
+{
+	bool hit = true;
+
+	(void)state;
+	for (int n = 1; hit; n++) {
 		struct rig *r = rig_new(NULL);
-		struct trouble t = { .r = r, .left = n, .crash = crash };
+		struct trouble t = { .r = r, .left = n, .crash = true };
 		uint64_t until = deadline_in(PATIENCE_MS);
 		char own[ID_SIZE];
 		struct vm_info vm;
-		bool hit;
 
 		rig_settle(r);
 		r->ctx = &t;
@@ -218,30 +388,15 @@ static void disturb_each(bool crash)
 			poll(NULL, 0, 1);
 		hit = t.left <= 0;
 		r->on_call = NULL;
-		if (hit && crash)
+		if (hit)
 			restart(r, cas[0]);
 		OK(rig_create(r, NULL, &vm, &err)); /* whether there is one or not */
 		await_own(r, own);
 		OK(rig_usable(r, vm.id, &err));
 		rig_check(r);
 		rig_free(r);
-		if (!hit) {
-			assert_true(n > 4);
-			return;
-		}
+		assert_true(hit || n > 4);
 	}
-}
-
-static void each_call_fails_once(void **state)
-{
-	(void)state;
-	disturb_each(/* crash= */ false);
-}
-
-static void it_dies_at_each_call(void **state)
-{
-	(void)state;
-	disturb_each(/* crash= */ true);
 }
 
 static void a_damaged_one_is_made_again(void **state)
@@ -269,6 +424,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(guests_of_it_are_not_told),
 		cmocka_unit_test(another_ca_means_another),
+		cmocka_unit_test(a_size_in_use_has_one),
+		cmocka_unit_test(it_goes_with_its_size),
 		cmocka_unit_test(there_is_one_template_for_users),
 		cmocka_unit_test(each_call_fails_once),
 		cmocka_unit_test(it_dies_at_each_call),

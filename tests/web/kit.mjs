@@ -4,6 +4,7 @@
 // From tests/e2e/test_web.py: PANDO_URL, PANDO_API_KEY (the operator's), PANDO_OTHER_KEY (another account's), PANDO_CONTROL (a
 // file: see ask()), PANDO_SHOTS (where pictures go; none without it).
 import assert from 'node:assert/strict';
+import { test as nodeTest } from 'node:test';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -13,11 +14,28 @@ import { chromium } from 'playwright-core';
 export const URL_BASE = process.env.PANDO_URL;
 export const KEY = process.env.PANDO_API_KEY;
 export const OTHER_KEY = process.env.PANDO_OTHER_KEY;
-export const PATIENCE = 60_000;
+export const PATIENCE = 120_000; // guests may be emulated, hosts busy
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 let browser = null;
 let profile = null;
+const pages = new Set();
+
+/** A test whose failure tells what the open pages showed. */
+export function test(name, fn, options = {}) {
+	nodeTest(name, options, async (t) => {
+		try {
+			await fn(t);
+		} catch (e) {
+			for (const page of pages) {
+				const text = await page.locator('body').innerText({ timeout: 2000 }).catch((why) => String(why));
+				e.message += `\n--- ${page.url()} ${JSON.stringify(page.complaints)}\n${text.slice(0, 1500)}\n${page.requests.slice(-12).join('\n')}`;
+				await shot(page, `failed-${name.replace(/\W+/g, '-').slice(0, 50)}`).catch(() => undefined);
+			}
+			throw e;
+		}
+	});
+}
 
 export async function open() {
 	if (!browser) {
@@ -44,12 +62,27 @@ export async function api(method, path, body, key = KEY) {
 	return json;
 }
 
+/** The VMs and snapshots that the tests left, of an account. */
+export async function cleanUp(key = KEY) {
+	const { vms } = await api('GET', '/v1/vms', undefined, key);
+	await Promise.all(vms.map((v) => api('DELETE', `/v1/vms/${v.id}`, undefined, key)));
+	const { snapshots } = await api('GET', '/v1/vms/snapshots', undefined, key);
+	await Promise.all(snapshots.map((s) => api('DELETE', `/v1/vms/snapshots/${s.snapshotId}`, undefined, key)));
+}
+
 /** A page of its own context. Whatever it complains about ends up in page.complaints: errors of scripts, of the policy. */
 export async function newPage(options = {}) {
 	const context = await (await open()).newContext({ baseURL: URL_BASE, viewport: { width: 1366, height: 850 }, ...options });
 	context.setDefaultTimeout(PATIENCE);
 	const page = await context.newPage();
 	page.complaints = [];
+	page.requests = [];
+	pages.add(page);
+	page.on('close', () => pages.delete(page));
+	const note = (line) => page.requests.push(`${new Date().toISOString().slice(11, 23)} ${line}`) > 50 && page.requests.shift();
+	page.on('response', (r) => note(`${r.status()} ${r.request().method()} ${r.url()}`));
+	page.on('requestfailed', (r) => note(`${r.failure()?.errorText} ${r.method()} ${r.url()}`));
+	page.on('framenavigated', (f) => note(`at ${f.url()}`));
 	/* VMs on this host come with interfaces, and browsers drop what is on its way whenever one appears. */
 	const goto = page.goto.bind(page);
 	page.goto = async (to, how) => {
@@ -57,7 +90,7 @@ export async function newPage(options = {}) {
 			try {
 				return await goto(to, how);
 			} catch (e) {
-				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED/.test(e.message))
+				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED|chrome-error:/.test(e.message))
 					throw e;
 			}
 	};
@@ -91,6 +124,8 @@ export async function signedIn(key = KEY, to = '/ui/', options = {}) {
 
 /** No serious finding of axe-core on what is shown now. */
 export async function accessible(page, what) {
+	/* What fades in has not got its colours yet. */
+	await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime < Infinity).map((a) => a.finished)));
 	await page.evaluate(axeSource);
 	const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
 	const bad = found.violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');

@@ -8,7 +8,7 @@ import { messageOf } from './lib/api';
 import { comeback, downSince } from './lib/connection';
 import { startEvents } from './lib/events';
 import { match, navigate, place, startRouter } from './lib/route';
-import { loadSession, sessionState } from './lib/session';
+import { followTabs, loadSession, sessionState } from './lib/session';
 import Login, { safeNext } from './pages/login';
 import NotFound from './pages/notfound';
 import { routes, type PageProps, type Route } from './routes';
@@ -115,6 +115,7 @@ if (location.hash.startsWith('#again='))
 	history.replaceState(null, '', location.pathname + location.search);
 startRouter();
 startEvents();
+followTabs();
 void loadSession();
 let seen = 0;
 comeback.subscribe((n) => {

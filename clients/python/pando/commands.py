@@ -12,6 +12,7 @@ from .errors import ExecTimeout, StreamBroken, from_reply
 from .transport import STREAM_S, segment
 
 if TYPE_CHECKING:
+    from . import wire
     from .sandbox import Sandbox
 
 OUTPUT_MAX = 64 * 1024 * 1024  # of each output that a result keeps; callbacks get all of it
@@ -135,9 +136,9 @@ class Process:
     def _path(self, rest: str = "") -> str:
         return f"/processes/{segment(self.id)}{rest}"
 
-    def info(self) -> Dict[str, Any]:
+    def info(self) -> wire.Process:
         """processId, pid, command, running, statusCode, signal, stdoutBytes and more."""
-        reply: Dict[str, Any] = self._sandbox._call("GET", self._path(), user=self._user)
+        reply: wire.Process = self._sandbox._call("GET", self._path(), user=self._user)
         return reply
 
     @property

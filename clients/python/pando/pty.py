@@ -15,6 +15,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
+from . import calls
 from .errors import ApiError, ConnectionFailed, NotFoundError, PandoError
 from .transport import USER_HEADER, segment
 from .websocket import BINARY, TEXT, WebSocket, WebSocketError
@@ -200,7 +201,7 @@ class Pty:
         """Over the connection there is, or the next one."""
         while True:
             with self._state:
-                self._state.wait_for(lambda: self._ws is not None or self._ended or self.exit_code is not None or self._detached)
+                calls.wait_for(self._state, lambda: self._ws is not None or self._ended or self.exit_code is not None or self._detached)
                 ws = self._ws
                 if ws is None or self._ended or self._detached:
                     raise PtyClosed("the terminal is closed") from self._error
@@ -215,7 +216,7 @@ class Pty:
                     if threading.current_thread() is self._thread:  # a callback: nobody else can attach again
                         self._late.append((data, opcode))
                         return
-                    self._state.wait_for(lambda: self._ws is not ws)
+                    calls.wait_for(self._state, lambda: self._ws is not ws)
 
     # ---- for the user ----
 
@@ -231,7 +232,7 @@ class Pty:
         TimeoutError when nothing comes in time. Not with on_data, which gets everything.
         """
         with self._state:
-            if not self._state.wait_for(lambda: self._buffer or self._ended, timeout):
+            if not calls.wait_for(self._state, lambda: self._buffer or self._ended, timeout):
                 raise TimeoutError(f"no output from {self.id} within {timeout} s")
             if not self._buffer and self._error:
                 raise self._error
@@ -248,7 +249,7 @@ class Pty:
             return want in self._buffer or self._ended
 
         with self._state:
-            in_time = self._state.wait_for(found, timeout)
+            in_time = calls.wait_for(self._state, found, timeout)
             seen = self._buffer
             at = seen.find(want)
             if at >= 0:
@@ -265,7 +266,7 @@ class Pty:
     def wait(self, timeout: Optional[float] = None) -> int:
         """Until the program has ended; its exit code, 128 + n for the signal n."""
         with self._state:
-            if not self._state.wait_for(lambda: self.exit_code is not None or self._ended, timeout):
+            if not calls.wait_for(self._state, lambda: self.exit_code is not None or self._ended, timeout):
                 raise TimeoutError(f"the program of {self.id} did not end within {timeout} s")
             if self.exit_code is not None:
                 return self.exit_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
 from . import commands
 from .code import Code
@@ -13,6 +13,9 @@ from .errors import CommandFailed, ConnectionFailed, NotFoundError
 from .files import Files
 from .pty import Pty
 from .transport import Response, Transport, Upload, segment
+
+if TYPE_CHECKING:
+    from . import wire
 
 CREATE_TRIES = 3
 AWAIT_S = 7 * 86400.0
@@ -154,9 +157,9 @@ class Sandbox:
 
     # ---- life ----
 
-    def info(self) -> Dict[str, Any]:
+    def info(self) -> wire.Vm:
         """id, name, state, usage and more, as the server says it."""
-        reply: Dict[str, Any] = self._call("GET", "")
+        reply: wire.Vm = self._call("GET", "")
         return reply
 
     @property
@@ -214,13 +217,13 @@ class Sandbox:
         before = self._call("POST", "/rewind", {"snapshotId": snapshot_id, "keep": keep}).get("previousSnapshotId")
         return Snapshot(before, "before rewind", self._transport) if before else None
 
-    def tree(self) -> Dict[str, Any]:
+    def tree(self) -> wire.Tree:
         """Its family: points and sandboxes, with parents and sizes."""
-        reply: Dict[str, Any] = self._call("GET", "/tree")
+        reply: wire.Tree = self._call("GET", "/tree")
         return reply
 
     def diff(self, other: Union[Sandbox, Snapshot, str], path: Optional[str] = None, *,
-             ignore: Optional[Sequence[str]] = None) -> Iterator[Dict[str, Any]]:
+             ignore: Optional[Sequence[str]] = None) -> Iterator[wire.FileDiff]:
         """Files that differ from a related sandbox or snapshot: {path, change, kind, size, otherSize, mtime}."""
         query: Dict[str, Any] = {"with": other if isinstance(other, str) else other.id, "path": path}
         if ignore is not None:
@@ -282,9 +285,9 @@ class Sandbox:
         return Pty(self, self._user, cols=cols, rows=rows, command=None, session_id=session_id, attach=True, on_data=on_data,
                    on_reconnect=on_reconnect, reconnect_for=reconnect_for)
 
-    def pty_sessions(self) -> List[Dict[str, Any]]:
+    def pty_sessions(self) -> List[wire.PtySession]:
         """sessionId, running, exitCode, cols, rows and more of each terminal."""
-        sessions: List[Dict[str, Any]] = self._call("GET", "/pty/sessions", user=self._user)["sessions"]
+        sessions: List[wire.PtySession] = self._call("GET", "/pty/sessions", user=self._user)["sessions"]
         return sessions
 
     def pty_ticket(self, session_id: Optional[str] = None, *, ttl: int = 60, origin: Optional[str] = None) -> str:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Type, Union
 from urllib.parse import quote, urlencode, urlsplit
 
+from . import calls
 from .errors import ConnectionFailed, PandoError, StreamBroken, from_reply
 
 DEFAULT_URL = "http://127.0.0.1:8787"
@@ -235,6 +236,7 @@ class Transport:
                 conn = http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_S)
             conn.connect()
             conn.sock.settimeout(timeout)
+            calls.uses(conn.sock)
             return conn
         except OSError as e:
             raise ConnectionFailed(f"cannot reach {self.url}: {e}; is pandod running there? Set PANDO_URL to its address") from e
@@ -248,10 +250,12 @@ class Transport:
                 return self.new_connection(timeout), False
             if time.monotonic() - since < IDLE_S and conn.sock is not None and not wait_socket(conn.sock, False, 0):
                 conn.sock.settimeout(timeout)
+                calls.uses(conn.sock)
                 return conn, True
             conn.close()
 
     def keep(self, conn: http.client.HTTPConnection) -> None:
+        calls.leaves(conn.sock)
         with self._lock:
             if conn.sock is not None and len(self._idle) < IDLE_MAX:
                 self._idle.append((conn, time.monotonic()))

@@ -52,6 +52,23 @@ static json_t *shape_sizes(const struct vmm_status *s)
 	return a;
 }
 
+/* Where layers are uploaded to; null without. This route is for everybody: no names, no reasons. */
+static json_t *shape_objects(struct vmm *m)
+{
+	struct vmm_objects o;
+
+	vmm_objects(m, &o);
+	if (!o.on)
+		return json_null();
+	return json_pack("{s:s, s:I, s:I, s:I, s:I}", "state",
+	                 o.failing ? "failing"
+	                 : o.asked ? "ok"
+	                           : "unknown",
+	                 "pending", (json_int_t)o.pending, "pendingMb",
+	                 (json_int_t)(o.pending_bytes >> 20), "garbage", (json_int_t)o.garbage,
+	                 "cacheMb", (json_int_t)o.cache_mb);
+}
+
 int api_health(struct request *req, struct reply *res, struct err *err)
 {
 	struct vmm_status s;
@@ -60,7 +77,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:o, s:o}",
+	                  "s:{s:I, s:I, s:I, s:I, s:I, s:s, s:I}, s:o, s:o, s:o, s:o, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -71,8 +88,10 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
-	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd),
-	                  "edge", shape_edge(deps_of(req)), "sizes", shape_sizes(&s), "walls",
+	                  "processes", (json_int_t)s.blanks, "seed", s.seed, "forked",
+	                  (json_int_t)s.forked, "ssh", shape_ssh(deps_of(req)->sshd), "edge",
+	                  shape_edge(deps_of(req)), "sizes", shape_sizes(&s), "objects",
+	                  shape_objects(deps_of(req)->vmm), "walls",
 	                  shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
 	        err);
 }

@@ -22,6 +22,7 @@
 
 #define LINK_WRONG "docs/OPERATIONS.md#when-something-is-wrong"
 #define LINK_LIMITS "docs/OPERATIONS.md#limits-of-the-host"
+#define LINK_OBJECTS "docs/CLUSTER.md#when-something-fails"
 #define LINK_WALLS "docs/OPERATIONS.md#walls"
 #define CERT_SOON_DAYS 14
 #define MEM_LOW_PERCENT 10
@@ -138,6 +139,22 @@ static void look_at_pool(struct look *l)
 		     LINK_WRONG, "The pool of ready VMs cannot be filled: %s", l->h->pool_why);
 }
 
+static void look_at_objects(struct look *l)
+{
+	struct vmm_objects o;
+
+	vmm_objects(l->d->vmm, &o);
+	if (o.on && o.failing)
+		note(l, HOST_ERROR,
+		     "Nothing is lost: VMs run and are suspended as always, and what is not "
+		     "uploaded "
+		     "stays here. VMs whose layers are only in the object store do not resume "
+		     "until "
+		     "it is back.",
+		     LINK_OBJECTS, "The object store cannot be used, %" PRIu64 " layers wait: %s",
+		     o.pending, o.error);
+}
+
 static void look_at_edge(struct look *l)
 {
 	struct api_edge_status s = { .pid = -1 };
@@ -229,9 +246,9 @@ static void look_at_ready(struct look *l)
 json_t *host_notes(const struct api_deps *d, const struct vmm_host *h)
 {
 	static void (*const looks[])(struct look *) = {
-		look_at_template, look_at_ready, look_at_disk,  look_at_memory, look_at_slots,
-		look_at_pool,     look_at_edge,  look_at_certs, look_at_accel,  look_at_walls,
-		look_at_limits,   look_at_fds,   look_at_clock,
+		look_at_template, look_at_ready, look_at_disk,  look_at_memory,  look_at_slots,
+		look_at_pool,     look_at_edge,  look_at_certs, look_at_accel,   look_at_walls,
+		look_at_limits,   look_at_fds,   look_at_clock, look_at_objects,
 	};
 	struct look l = { .d = d, .h = h };
 	json_t *all = json_array();

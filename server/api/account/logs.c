@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "events/logs.h"
 #include "guest/guest.h"
+#include "store/store_run.h"
 
 #define TAG ERR_INVALID_QUERY
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
@@ -17,14 +18,15 @@
 struct logs_args {
 	char *vm, *instance, *build, *request, *service, *search, *type, *start, *end, *token;
 	char *domain, *source;
+	char *run;
 	char *elsewhere; /* a filter for things that this server does not have */
 };
 
 static void logs_args_done(struct logs_args *a)
 {
-	char **all[] = { &a->vm,        &a->instance, &a->build, &a->request, &a->service,
-		         &a->search,    &a->type,     &a->start, &a->end,     &a->token,
-		         &a->elsewhere, &a->domain,   &a->source };
+	char **all[] = { &a->vm,        &a->instance, &a->build,  &a->request, &a->service,
+		         &a->search,    &a->type,     &a->start,  &a->end,     &a->token,
+		         &a->elsewhere, &a->domain,   &a->source, &a->run };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		free(*all[i]);
@@ -40,8 +42,9 @@ static int read_args(struct request *req, struct logs_args *a, struct err *err)
 		    { "vmService", &a->service }, { "search", &a->search },
 		    { "resourceType", &a->type }, { "startTime", &a->start },
 		    { "endTime", &a->end },       { "pageToken", &a->token },
-		    { "domain", &a->domain },     { "source", &a->source } };
-	static const char *const elsewhere[] = { "deploymentId", "runId" };
+		    { "domain", &a->domain },     { "source", &a->source },
+		    { "runId", &a->run } };
+	static const char *const elsewhere[] = { "deploymentId" };
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
@@ -135,6 +138,42 @@ static json_t *shape_line(const struct log_line *l)
 	return o;
 }
 
+/* Those of a run are kept with it, as many as there may be, and all are of the time of its end. */
+static int run_logs(struct request *req, struct reply *res, const char *id,
+                    const struct log_query *q, struct err *err)
+{
+	AUTO(store_run_done) struct store_run run = { 0 };
+	autojson json_t *out = NULL, *lines = json_array();
+	json_t *log;
+	size_t i;
+	int r = store_run_get(deps_of(req)->store, q->account, id, &run, err);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	out = r == 0 && *run.output ? json_loads(run.output, 0, NULL) : NULL;
+	json_array_foreach(json_object_get(out, "logs"), i, log)
+	{
+		json_t *text = json_object_get(log, "message"),
+		       *type = json_object_get(log, "type");
+		bool error = !strcmp(json_string_value(type) ?: "", "error");
+
+		if (run.ended_ms < q->from_ms || run.ended_ms > q->to_ms ||
+		    (*q->search && !strcasestr(json_string_value(text) ?: "", q->search)))
+			continue;
+		json_array_append_new(
+		        lines,
+		        json_pack("{s:o, s:O, s:s, s:s, s:s, s:n, s:s, s:n, s:n, s:n}", "timestamp",
+		                  shape_time(run.ended_ms), "message", text, "source",
+		                  error ? "stderr" : "stdout", "resourceType", "run", "resourceId",
+		                  run.name, "instanceId", "level", error ? "error" : "info",
+		                  "vmService", "buildId", "requestId"));
+	}
+	/* The newest, as of everything else. */
+	while (json_array_size(lines) > q->limit)
+		json_array_remove(lines, 0);
+	return reply_json(res, json_pack("{s:O, s:n}", "logs", lines, "nextPageToken"), err);
+}
+
 int api_logs(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(logs_args_done) struct logs_args a = { 0 };
@@ -147,7 +186,9 @@ int api_logs(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = read_args(req, &a, err)) < 0 || (r = read_query(req, &a, &q, err)) < 0)
 		return r;
-	/* There are no deployments or runs here, so the result is empty. */
+	if (*a.run)
+		return run_logs(req, res, a.run, &q, err);
+	/* Logs of runs are found by their id only, and there are no deployments. */
 	if (a.elsewhere || (*a.type && strcmp(a.type, "vm") != 0))
 		return reply_json(res, json_pack("{s:[], s:n}", "logs", "nextPageToken"), err);
 	if (*q.service && *q.vm &&

@@ -59,6 +59,8 @@ static void show_pool(struct metrics_page *p, const struct vmm_status *s)
 	metrics_family(p, METRIC_POOL_CREATES);
 	metrics_sample(p, METRIC_POOL_CREATES, (double)s->pool_given, METRIC_LABELS("hit"));
 	metrics_sample(p, METRIC_POOL_CREATES, (double)s->pool_missed, METRIC_LABELS("miss"));
+	metrics_one(p, METRIC_POOL_FORKED, (double)s->forked);
+	metrics_one(p, METRIC_POOL_SEEDS, s->seeds);
 }
 
 static void show_host(struct metrics_page *p, const struct vmm_host *h)
@@ -109,6 +111,17 @@ static void show_ssh(struct metrics_page *p, struct sshd *d)
 	metrics_one(p, METRIC_SSH_CHANNELS, s.channels);
 }
 
+static void show_objects(struct metrics_page *p, struct vmm *m)
+{
+	struct vmm_objects o;
+
+	vmm_objects(m, &o);
+	metrics_one(p, METRIC_OBJECTS_UP, o.on && o.asked && !o.failing);
+	metrics_one(p, METRIC_OBJECTS_PENDING, (double)o.pending);
+	metrics_one(p, METRIC_OBJECTS_PENDING_BYTES, (double)o.pending_bytes);
+	metrics_one(p, METRIC_OBJECTS_GARBAGE, (double)o.garbage);
+}
+
 static void show_notes(struct metrics_page *p, const struct api_deps *d, const struct vmm_host *h)
 {
 	autojson json_t *notes = host_notes(d, h);
@@ -148,6 +161,7 @@ int api_metrics(struct request *req, struct reply *res, struct err *err)
 	show_vms(&p, &h);
 	show_pool(&p, &s);
 	show_host(&p, &h);
+	show_objects(&p, d->vmm);
 	show_notes(&p, d, &h);
 	metrics_one(&p, METRIC_READY, vmm_is_ready(d->vmm, NULL) == 0);
 	show_cert(&p, d->certs);

@@ -12,12 +12,15 @@ DOC(SECTION, "Server")
 ROUTE(GET, "/v1/health", SCOPE_PUBLIC, NO_BODY, api_health, 0,
       "State of the server: version, accelerator, template")
 DOC(REPLY, "{status: string, version: string, accel: string, accelWhy: string | null, template: {state: string, note: string | null}, qemuVersion: "
-    "string | null, limits: string, running: int, defaultVm: VmSizing, pool: {*: int}, ssh: {*: any} | null, edge: {*: any} | null, sizes: "
-    "any[], walls: any, *: any}")
+    "string | null, limits: string, running: int, defaultVm: VmSizing, pool: {ready: int, memoryMb: int, given: int, missed: int, "
+    "processes: int, seed: 'off' | 'making' | 'ready', forked: int}, ssh: {listen: string, connections: int, channels: int} | null, edge: {running: bool, starts: int, open: int, connections: int, "
+    "requests: int, refused: int, woken: int, accessLinesLost: int} | null, sizes: {vcpuCount: int, memSizeMib: int, state: string, ahead: bool, "
+    "diskMb: int, note: string | null}[], objects: {state: string, pending: int, pendingMb: int, garbage: int, cacheMb: int} | null, "
+    "walls: string | null}")
 ROUTE(GET, "/openapi.json", SCOPE_PUBLIC, NO_BODY, api_openapi, 0, /* its handler is in api/doc/serve.c */
       "This description of the API")
 DOC(HEADER, "If-None-Match?: string")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{openapi: string, info: {title: string, version: string, *: any}, paths: {*: any}, components: {*: any}, *: any}")
 ROUTE(GET, "/healthz", SCOPE_PUBLIC, NO_BODY, api_healthz, 0,
       "The process answers")
 DOC(REPLY, "{status: string}")
@@ -39,6 +42,20 @@ DOC(REPLY, "{intervalSeconds: int, samples: HostSample[]}")
 ROUTE(GET, "/v1/host/latency", SCOPE_ADMIN, NO_BODY, api_host_latency, 0,
       "How long creates, forks, resumes and other operations took since the server started")
 DOC(REPLY, "{verbs: {*: Latency}}")
+ROUTE(GET, "/v1/cluster", SCOPE_ADMIN, NO_BODY, api_cluster, 0,
+      "The machines that share this server's database, with health and load")
+DOC(REPLY, "{shared: bool =false: this server is by itself=, nodes: Node[], lease: {leftMs: int, renewals: int, failed: int}, "
+    "takenOver: {nodes: int, lostVms: int}}")
+ROUTE(POST, "/v1/cluster/nodes/{node}/drain", SCOPE_ADMIN, KIB(4), api_node_drain, 0,
+      "Suspend a node's VMs and give it no new ones, or end that")
+DOC(BODY, "NodeDrain")
+DOC(REPLY, "{id: string, draining: bool}")
+DOC(FAILS, "NODE_NOT_FOUND")
+ROUTE(DELETE, "/v1/cluster/nodes/{node}", SCOPE_ADMIN, NO_BODY, api_node_remove, 0,
+      "Forget a node that is gone for good")
+DOC(QUERY, "lose?: bool =together with the VMs and snapshots that only it has=")
+DOC(REPLY, "Id")
+DOC(FAILS, "NODE_NOT_FOUND CONFLICT")
 ROUTE(GET, "/auth/v1/whoami", SCOPE_SELF, NO_BODY, api_whoami, 0,
       "The account, and the identity, behind the key or token")
 DOC(REPLY, "{accountId: string, identityId: string | null}")
@@ -81,6 +98,10 @@ DOC(REPLY, "{sessions: SessionItem[]}")
 ROUTE(DELETE, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_end_all, 0,
       "Sign out everywhere: end all of these sessions")
 DOC(REPLY, "{ended: int}")
+ROUTE(DELETE, "/v1/sessions/{session_id}", SCOPE_SELF, NO_BODY, api_session_end_one, 0,
+      "End one of these sessions")
+DOC(REPLY, "{sessionId: string}")
+DOC(FAILS, "NOT_FOUND")
 
 /* programs that ask for a key, and a person who confirms it */
 ROUTE(POST, "/v1/login-requests", SCOPE_PUBLIC, KIB(4), api_login_begin, 0,
@@ -171,15 +192,16 @@ DOC(REPLY, "Id")
 DOC(FAILS, "NOT_FOUND CONFLICT")
 ROUTE(POST, "/v1/backups", SCOPE_ADMIN, NO_BODY, api_backup_begin, 0,
       "Prepare a backup on the server's disk; running VMs are frozen and go on")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{id: string, path: string, dataDir: string, keyFile: string, frozen: int =VMs=, notes: {id: string, text: string}[]}")
 DOC(FAILS, "CONFLICT NO_LOCAL_STORAGE_CAPACITY")
 ROUTE(DELETE, "/v1/backups/{backup_id}", SCOPE_ADMIN, NO_BODY, api_backup_end, 0,
       "Remove what a backup prepared")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "Id")
 DOC(FAILS, "NOT_FOUND")
 ROUTE(POST, "/v1/secrets/rotate", SCOPE_ADMIN, NO_BODY, api_secrets_rotate, 0,
       "Seal all secrets of the server with a new key")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{keyId: int}")
+DOC(FAILS, "CONFLICT")
 ROUTE(GET, "/v1/audit", SCOPE_ACCOUNT, NO_BODY, api_audit, 0,
       "Read the audit log")
 DOC(QUERY, "limit?: int<0..1000>, before?: int =records older than this id=, after?: int =records newer than this id=, action?: string, target?: "
@@ -279,7 +301,7 @@ DOC(FAILS, "VM_PERMISSION_NOT_FOUND")
 ROUTE(GET, IDENTITY "/permissions/git", SCOPE_ACCOUNT, NO_BODY, api_git_perm_list, 0,
       "List the repositories an identity may use")
 DOC(QUERY, "limit?: int, offset?: int")
-DOC(REPLY, "{repositories: {id: string, name: string | null, permissions: string, visibility: string, *: any}[]}")
+DOC(REPLY, "{repositories: {id: string, name: string | null, accountId: string, permissions: 'read' | 'write', visibility: 'public' | 'private'}[]}")
 ROUTE(GET, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, NO_BODY, api_git_perm_get, 0,
       "Get a permission on a repository")
 DOC(REPLY, "GitPermission")

@@ -12,8 +12,13 @@ int api_secrets_rotate(struct request *req, struct reply *res, struct err *err)
 {
 	struct secrets *k = store_secrets(deps_of(req)->store);
 	unsigned id = 0;
-	int r = k ? secrets_rotate(k, &id, err)
-	          : err_set(err, -ENOKEY, "this server seals no secrets");
+	int r;
+
+	if (deps_of(req)->node)
+		return err_tag(err, -EBUSY, ERR_CONFLICT,
+		               "nodes share the database, and each has the key in a file of its "
+		               "own: docs/CLUSTER.md says how they get a new one");
+	r = k ? secrets_rotate(k, &id, err) : err_set(err, -ENOKEY, "this server seals no secrets");
 
 	if (r < 0)
 		return r;

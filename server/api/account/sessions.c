@@ -195,6 +195,25 @@ int api_session_end_all(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, json_pack("{s:I}", "ended", (json_int_t)n), err);
 }
 
+int api_session_end_one(struct request *req, struct reply *res, struct err *err)
+{
+	const char *id = req->match.arg[0];
+	struct auth_session s = { 0 };
+	int r = auth_session_get(deps_of(req)->auth, id, &s, NULL);
+
+	/* Somebody else's is as good as none. */
+	if (r < 0 || strcmp(s.account, own_account(req)) != 0 ||
+	    strcmp(s.identity, who_of(req)->identity) != 0)
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no web session '%.60s': it has ended, or it is not yours",
+		               id);
+	if ((r = auth_session_end(deps_of(req)->auth, s.id, err)) < 0)
+		return r;
+	if (strcmp(s.id, who_of(req)->session) == 0)
+		cookie_set(req, res, NULL);
+	return reply_json(res, json_pack("{s:s}", "sessionId", s.id), err);
+}
+
 struct act_body {
 	char account[ACCOUNT_SIZE];
 	enum json_presence seen;

@@ -91,10 +91,10 @@ ROUTE(GET, REPO "/git/refs/tags/", SCOPE_GIT_READ, NO_BODY, api_repo_tags, ROUTE
       "List tags")
 ROUTE(GET, REPO "/git/refs/tags", SCOPE_GIT_READ, NO_BODY, api_repo_tags, 0,
       "List tags")
-DOC(REPLY, "{tags: any[]}")
+DOC(REPLY, "{tags: GitTag[]}")
 ROUTE(GET, REPO "/git/refs/tags/{*tag}", SCOPE_GIT_READ, NO_BODY, api_repo_tag, 0,
       "Get a tag by name")
-DOC(REPLY, "any")
+DOC(REPLY, "GitTag")
 DOC(FAILS, "TAG_NOT_FOUND REFERENCE_NOT_FOUND EMPTY_TAG")
 ROUTE(GET, REPO "/git/tags/{hash}", SCOPE_GIT_READ, NO_BODY, api_repo_tag_object, 0,
       "Get an annotated tag by hash")
@@ -111,7 +111,8 @@ DOC(FAILS, "TREE_NOT_FOUND")
 ROUTE(GET, REPO "/git/commits", SCOPE_GIT_READ, NO_BODY, api_repo_commits, 0,
       "Commits of a branch")
 DOC(QUERY, "branch?: string, limit?: int, offset?: int, order?: 'asc' | 'desc', since?: string, until?: string, disableTotalCount?: bool")
-DOC(REPLY, "{commits: Commit[], count: int, limit: int, order: 'asc' | 'desc', offset: int | null, total: int | null, selector: any, next_commit: "
+DOC(REPLY, "{commits: Commit[], count: int, limit: int, order: 'asc' | 'desc', offset: int | null, total: int | null, selector: {Range: {since: "
+    "string, until: string}} | {Since: {since: string}} | {Until: {until: string}} | null, next_commit: "
     "string | null}")
 DOC(FAILS, "BRANCH_NOT_FOUND NO_DEFAULT_BRANCH COMMIT_NOT_FOUND COMMIT_NOT_IN_BRANCH OFFSET_WITH_SELECTOR INVALID_RANGE INVALID_REVISION")
 ROUTE(POST, REPO "/git/commits", SCOPE_GIT_WRITE, MIB(1), api_repo_commit_object, 0,
@@ -133,31 +134,32 @@ ROUTE(GET, REPO "/compare", SCOPE_GIT_READ, NO_BODY, api_repo_compare, 0,
       "How two revisions relate and which files differ")
 DOC(QUERY, "base: string, head: string")
 DOC(REPLY, "{status: string, ahead_by: int, behind_by: int, total_commits: int, files: {sha: string | null, filename: string, status: string, "
-    "additions: int, deletions: int, changes: int, previous_filename: string | null}[], *: any}")
+    "additions: int, deletions: int, changes: int, previous_filename: string | null}[]}")
 DOC(FAILS, "REFERENCE_NOT_FOUND COMMIT_NOT_FOUND GIT_INVALID_REQUEST INVALID_REVISION")
 ROUTE(GET, REPO "/search", SCOPE_GIT_READ, NO_BODY, api_repo_search, 0,
       "Search in files")
 DOC(QUERY, "query: string, rev?: string, ref?: string =older name of rev=, pathPattern?: string, excludePattern?: string, maxResults?: int, offset?: "
     "int, contextLines?: int<0..20>, caseSensitive?: bool, isRegex?: bool, wholeWord?: bool")
-DOC(REPLY, "{totalFiles: int, totalMatches: int, hasMore: bool, files: any[]}")
+DOC(REPLY, "{totalFiles: int, totalMatches: int, hasMore: bool, files: (FoundFile & {matches: FoundLine[]})[]}")
 DOC(FAILS, "EMPTY_QUERY INVALID_REGEX INVALID_PATH_PATTERN REFERENCE_NOT_FOUND NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/search/files", SCOPE_GIT_READ, NO_BODY, api_repo_search_files, 0,
       "Search the names of files")
 DOC(QUERY, "query: string, rev?: string, ref?: string =older name of rev=, pathPattern?: string, excludePattern?: string, maxResults?: int, offset?: "
     "int, contextLines?: int<0..20>, caseSensitive?: bool, isRegex?: bool, wholeWord?: bool")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{totalFiles: int, hasMore: bool, files: FoundFile[]}")
 DOC(FAILS, "FILENAME_EMPTY_QUERY FILENAME_INVALID_PATTERN INVALID_REGEX REFERENCE_NOT_FOUND NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/search/commits", SCOPE_GIT_READ, NO_BODY, api_repo_search_commits, 0,
       "Search commit messages")
 DOC(QUERY, "query: string, rev?: string, ref?: string =older name of rev=, pathPattern?: string, excludePattern?: string, maxResults?: int, offset?: "
     "int, contextLines?: int<0..20>, caseSensitive?: bool, isRegex?: bool, wholeWord?: bool")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{totalCommits: int, hasMore: bool, commits: (FoundCommit & {fullMessage: string})[]}")
 DOC(FAILS, "COMMIT_EMPTY_QUERY COMMIT_INVALID_REGEX REFERENCE_NOT_FOUND NO_DEFAULT_BRANCH")
 ROUTE(GET, REPO "/search/diffs", SCOPE_GIT_READ, NO_BODY, api_repo_search_diffs, 0,
       "Search what commits added and removed")
 DOC(QUERY, "query: string, rev?: string, ref?: string =older name of rev=, pathPattern?: string, excludePattern?: string, maxResults?: int, offset?: "
     "int, contextLines?: int<0..20>, caseSensitive?: bool, isRegex?: bool, wholeWord?: bool")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{totalCommits: int, hasMore: bool, commits: (FoundCommit & {files: {path: string | null, matches: {line: string, lineNumber: int, startColumn: "
+    "int, endColumn: int, isAddition: bool}[]}[]})[]}")
 DOC(FAILS, "DIFF_EMPTY_QUERY DIFF_INVALID_REGEX DIFF_INVALID_PATH_PATTERN REFERENCE_NOT_FOUND NO_DEFAULT_BRANCH")
 
 /* triggers: what follows a push */
@@ -258,7 +260,8 @@ DOC(FAILS, "GIT_REPO_LIMIT_EXCEEDED")
 ROUTE(POST, "/{repo}/info/lfs/objects/batch", SCOPE_GIT_HTTP, MIB(1), api_lfs_batch, ROUTE_READS,
       "Git LFS: where large files are")
 DOC(BODY_TYPE, "application/vnd.git-lfs+json")
-DOC(REPLY, "{transfer: string, objects: any[], hash_algo: string}")
+DOC(REPLY, "{transfer: string, objects: {oid: string, size: int, authenticated?: bool, actions?: {upload?: LfsAction, download?: LfsAction}, error?: "
+    "{code: int, message: string}}[], hash_algo: string}")
 DOC(FAILS, "GIT_INVALID_REQUEST UNSUPPORTED_TRANSFER")
 ROUTE(GET, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_HTTP, NO_BODY, api_lfs_get, 0,
       "Git LFS: a large file")

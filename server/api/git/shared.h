@@ -8,8 +8,6 @@
 #define GIT_CHALLENGE "Basic realm=\"Pando Git\""
 
 /* ---- who asks: smart_http.c ---- */
-/* Sets the caller's repo_id, when the route has {repo}; without the ".git" at its end. */
-int repo_id_check(struct request *req, struct err *err);
 /*
  * Basic (the password is a token or a key), Bearer or nothing; and whether it is about reading or
  * writing. 0: the caller is known; 1: anonymous, which is enough; -EACCES with a challenge.

@@ -3,8 +3,8 @@
  * pty.c - terminal sessions: list, close, tickets
  *
  * A list must not wake a suspended VM: it then shows the last known sessions, as
- * suspended. Only if none are known (the server has restarted since) is the VM asked. A
- * stopped VM has none.
+ * suspended. Only if none are known (a fork that nobody asked yet, or the server has restarted
+ * since) is the VM asked, and with ?wake=false not even then. A stopped VM has none.
  */
 #include "api/vms/shared.h"
 
@@ -57,24 +57,28 @@ static json_t *shape(const struct guest_pty_info *s, bool asleep)
 	return j;
 }
 
-/* The sessions; *ret_asleep: as known before the VM was suspended. */
-static int look(struct request *req, const char *id, struct guest_pty_info **ret, size_t *ret_n,
-                bool *ret_asleep, struct err *err)
+/* The sessions; *ret_asleep: as known before the VM was suspended; *ret_known false: nobody can
+ * tell without waking it, which the caller does not want. */
+static int look(struct request *req, const char *id, bool wake, struct guest_pty_info **ret,
+                size_t *ret_n, bool *ret_asleep, bool *ret_known, struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	struct vm_info info;
 	int r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err);
 
 	*ret_asleep = false;
+	*ret_known = true;
 	if (r < 0)
 		return r;
 	if (info.state == VM_STOPPED || info.state == VM_LOST)
 		return 0;
-	if ((info.state == VM_SUSPENDED || info.state == VM_SUSPENDING) &&
-	    hub_noted(api_of(req)->hub, id, ret, ret_n)) {
-		*ret_asleep = true;
-		return 0;
+	if (info.state == VM_SUSPENDED || info.state == VM_SUSPENDING) {
+		*ret_asleep = hub_noted(api_of(req)->hub, id, ret, ret_n);
+		*ret_known = *ret_asleep;
+		if (*ret_asleep || !wake)
+			return 0;
 	}
+	*ret_known = true;
 	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r == -EHOSTDOWN)
 		return 0; /* stopped meanwhile */
@@ -88,20 +92,24 @@ int api_pty_list(struct request *req, struct reply *res, struct err *err)
 {
 	autofree struct guest_pty_info *list = NULL;
 	const char *id, *user;
+	bool asleep, known, wake = true;
 	size_t n = 0;
-	bool asleep;
-	json_t *all;
+	json_t *all, *j;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, TAG, &user, err)) < 0 ||
-	    (r = look(req, id, &list, &n, &asleep, err)) < 0)
+	    (r = request_query_bool(req, "wake", &wake, err)) < 0 ||
+	    (r = look(req, id, wake, &list, &n, &asleep, &known, err)) < 0)
 		return r;
 	all = json_array();
 	for (size_t i = 0; i < n; i++)
 		if ((!user || strcmp(user, list[i].user) == 0) && (list[i].running || !asleep))
 			json_array_append_new(all, shape(&list[i], asleep));
-	return reply_json(res, json_pack("{s:o}", "sessions", all), err);
+	j = json_pack("{s:o}", "sessions", all);
+	if (!wake)
+		json_object_set_new(j, "known", json_boolean(known));
+	return reply_json(res, j, err);
 }
 
 int api_pty_close(struct request *req, struct reply *res, struct err *err)

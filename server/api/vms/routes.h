@@ -19,7 +19,7 @@ DOC(REPLY_202, "{requestId: string, status: string}")
 DOC(FAILS, "CREATE_VM_BAD_REQUEST CREATE_VM_MEM_NOT_POWER_OF_TWO CREATE_VM_VCPU_NOT_POWER_OF_TWO CREATE_VM_ROOTFS_OUT_OF_RANGE "
     "CREATE_VM_MEM_OUT_OF_RANGE CREATE_VM_VCPU_OUT_OF_RANGE VM_SETUP_FAILED VM_START_TIMEOUT VM_EXIT_DURING_START RESUMED_VM_NON_RESPONSIVE "
     "DOMAIN_OWNERSHIP_NOT_VERIFIED INVALID_DOMAINS CONFLICT NOT_FOUND CONFLICTING_SPEC_SOURCES_ERROR NON_LEAF_LAYER_FIELD_ERROR "
-    "INVALID_GIT_REPO_SPEC_ERROR INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND SOURCE_SNAPSHOT_DELETED SOURCE_SNAPSHOT_LOST SOURCE_SNAPSHOT_BUILDING "
+    "INVALID_GIT_REPO_SPEC_ERROR INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND SOURCE_SNAPSHOT_DELETED SOURCE_SNAPSHOT_LOST OBJECT_DAMAGED SOURCE_SNAPSHOT_BUILDING "
     "NO_DEFAULT_SNAPSHOT_AVAILABLE VALIDATION_ERROR EXEC_EMPTY MEMORY_STORAGE_QUOTA_EXCEEDED ROOTFS_STORAGE_QUOTA_EXCEEDED "
     "TOTAL_VM_LIMIT_EXCEEDED VM_LIMIT_EXCEEDED SNAPSHOT_LIMIT_EXCEEDED ROOTFS_OVER_PLAN_LIMIT MEM_OVER_PLAN_LIMIT VCPU_OVER_PLAN_LIMIT "
     "NO_LOCAL_STORAGE_CAPACITY INSUFFICIENT_SWAP")
@@ -69,7 +69,7 @@ DOC(FAILS, "BAD_REQUEST FORK_FAILED VPC_FORK_UNSUPPORTED VM_NOT_RUNNING NOT_FOUN
 ROUTE(POST, "/v1/vms/{vm_id}/snapshot", SCOPE_VM_WRITE, KIB(64), api_vm_snapshot, 0,
       "Take a snapshot of a VM, with its memory")
 DOC(BODY, "SnapshotNew")
-DOC(REPLY, "{snapshotId: string, *: any}")
+DOC(REPLY, "{snapshotId: string, sourceVmId: string, sourceVmInstanceId: string | null}")
 DOC(FAILS, "SNAPSHOT_VM_BAD_REQUEST VM_NOT_RUNNING STILL_CREATING VM_IS_SUSPENDING SNAPSHOT_LAYER_CREATION_FAILED MEMORY_STORAGE_QUOTA_EXCEEDED "
     "ROOTFS_STORAGE_QUOTA_EXCEEDED TOTAL_VM_LIMIT_EXCEEDED VM_LIMIT_EXCEEDED SNAPSHOT_LIMIT_EXCEEDED ROOTFS_OVER_PLAN_LIMIT "
     "MEM_OVER_PLAN_LIMIT VCPU_OVER_PLAN_LIMIT NO_LOCAL_STORAGE_CAPACITY INSUFFICIENT_SWAP")
@@ -160,7 +160,7 @@ ROUTE_INTAKE(POST, "/v1/vms/{vm_id}/processes/{process_id}/stdin", SCOPE_VM_EXEC
       "Write the body to a process's stdin")
 DOC(QUERY, "eof?: bool")
 DOC(BODY_TYPE, "application/octet-stream")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "Empty")
 DOC(FAILS, "NOT_FOUND CONFLICT")
 ROUTE(GET, "/v1/vms/{vm_id}/raw-files/{path}", SCOPE_VM_EXEC, NO_BODY, api_raw_get, 0,
       "A file's bytes")
@@ -187,7 +187,7 @@ ROUTE_INTAKE(PUT, "/v1/vms/{vm_id}/tar/{path}", SCOPE_VM_EXEC, api_tar_put, api_
       "Unpack a tar archive below a directory")
 DOC(QUERY, "gzip?: bool, owners?: bool")
 DOC(BODY_TYPE, "application/x-tar")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{bytes: int}")
 DOC(FAILS, "FILES_BAD_REQUEST FILE_NOT_FOUND")
 ROUTE(POST, "/v1/vms/{vm_id}/watch-files", SCOPE_VM_EXEC, KIB(16), api_watch_files, 0,
       "Changes to files as they happen")
@@ -242,7 +242,8 @@ DOC(SOCKET, "A terminal session: see PTY.")
 DOC(FAILS, "INVALID_SESSION_ID SESSION_ALREADY_EXISTS SESSION_CAP_REACHED SESSION_NOT_FOUND SESSION_USER_MISMATCH SESSION_EXPIRED")
 ROUTE(GET, "/v1/vms/{vm_id}/pty/sessions", SCOPE_VM_EXEC, NO_BODY, api_pty_list, 0,
       "List terminal sessions")
-DOC(REPLY, "{sessions: PtySession[]}")
+DOC(QUERY, "wake?: bool =false: do not wake a suspended VM to ask it; known is false then if nobody can tell=")
+DOC(REPLY, "{sessions: PtySession[], known?: bool}")
 ROUTE(GET, "/v1/vms/{vm_id}/pty/sessions/{session_id}", SCOPE_VM_EXEC, NO_BODY, api_pty_attach, 0,
       "Attach to a terminal session (WebSocket)")
 DOC(QUERY, "cols?: int<0..1000>, rows?: int<0..1000>, ticket?: string =instead of a header=")
@@ -398,24 +399,24 @@ DOC(REPLY, "SelfVm")
 ROUTE(POST, "/v1/self/fork", SCOPE_FROM_VM, KIB(4), api_self_fork, 0,
       "Copy this VM; answered in the copies too")
 DOC(BODY, "SelfFork")
-DOC(REPLY, "{role: 'parent' | 'child', id: string, children?: string[], *: any}")
+DOC(REPLY, "{role: 'parent' | 'child', id: string, children?: string[]}")
 DOC(FAILS, "BAD_REQUEST FORK_FAILED VPC_FORK_UNSUPPORTED MEMORY_STORAGE_QUOTA_EXCEEDED ROOTFS_STORAGE_QUOTA_EXCEEDED TOTAL_VM_LIMIT_EXCEEDED "
     "VM_LIMIT_EXCEEDED SNAPSHOT_LIMIT_EXCEEDED ROOTFS_OVER_PLAN_LIMIT MEM_OVER_PLAN_LIMIT VCPU_OVER_PLAN_LIMIT NO_LOCAL_STORAGE_CAPACITY "
     "INSUFFICIENT_SWAP")
 ROUTE(POST, "/v1/self/snapshot", SCOPE_FROM_VM, KIB(4), api_self_snapshot, 0,
       "Take a snapshot of this VM; answered again in what is made from it")
 DOC(BODY, "SnapshotNew")
-DOC(REPLY, "{role: string, id: string, snapshotId?: string, *: any}")
+DOC(REPLY, "{role: string, id: string, snapshotId?: string}")
 DOC(FAILS, "SNAPSHOT_VM_BAD_REQUEST MEMORY_STORAGE_QUOTA_EXCEEDED ROOTFS_STORAGE_QUOTA_EXCEEDED TOTAL_VM_LIMIT_EXCEEDED VM_LIMIT_EXCEEDED "
     "SNAPSHOT_LIMIT_EXCEEDED ROOTFS_OVER_PLAN_LIMIT MEM_OVER_PLAN_LIMIT VCPU_OVER_PLAN_LIMIT NO_LOCAL_STORAGE_CAPACITY INSUFFICIENT_SWAP")
 ROUTE(POST, "/v1/self/suspend", SCOPE_FROM_VM, NO_BODY, api_self_suspend, 0,
       "Freeze this VM; answered when it runs again")
-DOC(REPLY, "{id: string, *: any}")
+DOC(REPLY, "Id")
 DOC(FAILS, "SUSPEND_FAILED_VM_RESUMED")
 ROUTE(POST, "/v1/self/rewind", SCOPE_FROM_VM, KIB(4), api_self_rewind, 0,
       "Rewind this VM to a snapshot")
 DOC(BODY, "Rewind")
-DOC(REPLY, "{*: any}")
+DOC(REPLY, "{id: string, snapshotId: string, state: VmState, previousSnapshotId: string | null, vmInstanceId: string | null, generation: int}")
 DOC(FAILS, "BAD_REQUEST INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND")
 ROUTE(GET, "/v1/self/children", SCOPE_FROM_VM, NO_BODY, api_self_children, 0,
       "VMs that this VM made, and those they made")

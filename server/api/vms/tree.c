@@ -51,6 +51,7 @@ static json_t *shape_node(const struct vm_tree *t, const struct tree_node *n)
 	if (vm) {
 		json_object_set_new(j, "state", json_string(vm_state_name(n->state)));
 		json_object_set_new(j, "parentVmId", shape_text(n->parent_vm));
+		json_object_set_new(j, "privateBytes", json_integer((json_int_t)n->private_bytes));
 		return j;
 	}
 	json_object_set_new(j, "sourceVmId", shape_text(n->source_vm));

@@ -17,6 +17,8 @@ const egress = await load('vm/egress.ts');
 const samples = await load('vm/samples.ts');
 const types = await load('vm/types.ts');
 const git = await load('git/types.ts');
+const axis = await load('../ui/axis.ts');
+const model = await load('tree/model.ts');
 
 test('ansi: colours become classes, everything else stays text', () => {
 	assert.deepEqual(ansi.ansiRuns('a\x1b[1;31mred\x1b[0mb'), [{ text: 'a', cls: '' }, { text: 'red', cls: 'a-1 a-bold' }, { text: 'b', cls: '' }]);
@@ -235,4 +237,44 @@ test('commands to copy: a name that a shell would read otherwise is not put in t
 	assert.equal(types.word({ id: 'x1', name: 'web-1' }), 'web-1');
 	for (const name of ['$(reboot)', 'a; b', '-rf', '<img>', '', null, 'a b', '`x`'])
 		assert.equal(types.word({ id: 'x1', name }), 'x1');
+});
+
+test('an axis: no two lines with one name, and noise near zero is no mountain', () => {
+	assert.deepEqual(axis.axisRange(0, 0.4, { min: 0, least: 1000 }), [0, 1000]);
+	assert.deepEqual(axis.axisRange(0, 0, { min: 0 }), [0, 1]);
+	assert.deepEqual(axis.axisRange(null, null, {}), [0, 1]);
+	assert.deepEqual(axis.axisRange(20, 30, { min: 0, max: 100 }), [0, 100]);
+	assert.deepEqual(axis.axisRange(20, 130, { min: 0, max: 100 }), [0, 130]);
+	assert.deepEqual(axis.axisTexts([0, 0.5, 1, 1.5, 2], (v) => `${v.toFixed(0)} B/s`), ['0 B/s', '1 B/s', '', '2 B/s', '']);
+});
+test('the tree: a point without a name is called after its VM, and the forest knows when nothing moved', () => {
+	const at = new Date(2026, 10, 18, 14, 2).getTime();
+	const vm = { id: 'a'.repeat(20), type: 'vm', kind: 'vm', parent: 'pt-1', name: 'web', state: 'running' };
+	const fork = { id: 'pt-1', type: 'point', kind: 'fork', parent: 'pt-0', name: null, createdAt: new Date(at).toISOString(), sourceVmId: vm.id };
+	assert.equal(model.labelOf(fork, vm, at), 'fork of web, 14:02');
+	assert.equal(model.labelOf(fork, vm, at + 86_400_000), 'fork of web, Nov 18');
+	assert.equal(model.labelOf(fork, null, at), 'fork point, 14:02');
+	assert.equal(model.labelOf({ ...fork, kind: 'suspend' }, { ...vm, name: null }, at), 'aaaaaaaa… suspended, 14:02');
+	assert.equal(model.labelOf({ ...fork, name: 'mine' }, vm, at), 'mine');
+	const root = { id: 'pt-0', type: 'point', kind: 'template', parent: null };
+	const tree = (nodes) => ({ roots: ['pt-0'], nodes, totals: { memoryBytes: 0, diskBytes: 0 } });
+	const first = model.build(tree([root, fork, vm]), null, 0);
+	assert.equal(first.same, false);
+	assert.match(first.byId.get('pt-1').label, /^fork of web, /);
+	const second = model.build(tree([root, fork, { ...vm, state: 'suspended' }]), first, 1);
+	assert.equal(second.same, true);
+	assert.equal(second.byId.get(vm.id), first.byId.get(vm.id), 'nodes stay what they are');
+	assert.equal(second.byId.get(vm.id).raw.state, 'suspended');
+	assert.equal(model.build(tree([root, vm]), second, 2).same, false);
+	assert.equal(model.build(tree([root, fork, { ...vm, parent: 'pt-0' }]), model.build(tree([root, fork, vm]), null, 0), 2).same, false);
+});
+
+test('times of a plot: minutes, and seconds where minutes would be the same', () => {
+	const at = (h, m, s) => new Date(2026, 0, 5, h, m, s).getTime() / 1000;
+	assert.deepEqual(axis.timeTexts([at(9, 0, 0), at(9, 15, 0)]), ['09:00', '09:15']);
+	assert.deepEqual(axis.timeTexts([at(9, 0, 0), at(9, 0, 30), at(9, 1, 0)]), ['09:00:00', '09:00:30', '09:01:00']);
+	/* One value, for which uPlot asks for the day after it. */
+	assert.deepEqual(axis.timeRange([1000], 1000, 87400), [880, 1000]);
+	assert.deepEqual(axis.timeRange([1000, 1010], 1000, 1010), [890, 1010]);
+	assert.deepEqual(axis.timeRange([1000, 4600], 1000, 4600), [1000, 4600]);
 });

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Git pages: files, history, diffs, search, a push that appears, triggers with redelivery, hostile names. No VM is needed.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
 import http from 'node:http';
+import os from 'node:os';
+import path from 'node:path';
 import test, { after, before } from 'node:test';
-import { api, openBrowser, until } from './browser.mjs';
+import { api, KEY, openBrowser, until, URL_ } from './browser.mjs';
 
 const EVIL = '<img src=x onerror=window.hacked=1><script>window.hacked=1</script>';
 let b, repo, receiver;
@@ -97,6 +101,61 @@ test('a trigger made in the page is delivered, fails, and is delivered again', a
 	await b.accessible('triggers');
 	await b.shot('triggers');
 	await b.narrow('triggers');
+});
+
+/** Git's client with the key in the address, without a terminal to ask at. */
+const git = (cwd, ...words) => execFileSync('git', ['-c', 'user.name=Test', '-c', 'user.email=test@example.org', ...words], { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'],
+	env: { ...process.env, GIT_TERMINAL_PROMPT: '0', GIT_CONFIG_NOSYSTEM: '1', HOME: cwd } });
+const address = (id) => `${URL_.replace('//', `//x-access-token:${KEY}@`)}/${id}`;
+
+test('a mirror: set up in the page, a conflict that says what diverged, and its end by a merge', async () => {
+	/* The other side is a repository of the same server: it is fetched from and pushed to like any other. A branch has code for a name. */
+	const bad = '<img/src=x/onerror=window.hacked=1>';
+	const other = (await api('POST', '/git/v1/repo', { name: 'other side' })).repoId;
+	const here = (await api('POST', '/git/v1/repo', { name: 'mirrored', import: { type: 'files', commitMessage: 'base', files: { a: 'base\n' } } })).repoId;
+	await api('POST', `/git/v1/repo/${here}/branches`, { name: bad });
+	await b.go(`/ui/git/${here}?tab=mirror`);
+	await b.page.getByRole('textbox', { name: 'Repository there' }).fill(`${URL_}/${other}`);
+	await b.page.getByLabel('Token').fill(KEY);
+	await b.page.getByRole('button', { name: 'Mirror', exact: true }).click();
+	await b.page.getByText('synced', { exact: true }).waitFor();
+	assert.equal(git('/', 'ls-remote', address(other)), git('/', 'ls-remote', address(here)));
+	/* Both sides go on by themselves. */
+	for (const branch of ['main', bad])
+		for (const [id, text] of [[here, 'ours\n'], [other, 'theirs\n']])
+			await api('POST', `/git/v1/repo/${id}/commits`, { message: text, branch, files: [{ path: 'a', content: text }] });
+	await b.page.getByRole('button', { name: 'Sync now' }).click();
+	await b.page.getByText('conflict', { exact: true }).waitFor();
+	const rows = b.page.getByRole('table', { name: 'Conflicts' }).getByRole('row');
+	await rows.filter({ hasText: 'main' }).waitFor();
+	await rows.filter({ hasText: bad }).waitFor();
+	await b.hurt();
+	await b.accessible('a mirror with conflicts');
+	await b.shot('mirror-conflict');
+	await b.narrow('mirror-conflict');
+	/* As the page says: merge on either side and push. */
+	const dir = mkdtempSync(path.join(os.tmpdir(), 'pando-mirror-'));
+	try {
+		for (const branch of ['main', bad]) {
+			const work = path.join(dir, branch === 'main' ? 'one' : 'two');
+			git(dir, 'clone', '-q', '-b', branch, address(here), work);
+			git(work, 'fetch', '-q', address(other), branch);
+			git(work, 'merge', '-q', '-s', 'ours', '-m', 'both', 'FETCH_HEAD');
+			git(work, 'push', '-q', 'origin', branch);
+		}
+	} finally {
+		rmSync(dir, { recursive: true, force: true });
+	}
+	await b.page.getByRole('button', { name: 'Sync now' }).click();
+	await b.page.getByText('synced', { exact: true }).waitFor();
+	await b.page.getByRole('table', { name: 'Conflicts' }).waitFor({ state: 'detached' });
+	assert.equal(git('/', 'ls-remote', address(other)), git('/', 'ls-remote', address(here)));
+	await b.page.getByRole('button', { name: 'Stop' }).click();
+	await b.page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+	await b.page.getByRole('textbox', { name: 'Repository there' }).waitFor();
+	await b.hurt();
+	for (const id of [here, other])
+		await api('DELETE', `/git/v1/repo/${id}`);
 });
 
 test('branches, mirror and settings', async () => {

@@ -160,6 +160,31 @@ test('the other tabs', async () => {
 	}
 });
 
+test('looking at a VM that rests wakes it on no tab, also when nobody knows its sessions', async () => {
+	const [rests] = (await api('POST', `/v1/vms/${vm}/fork`, { count: 1 })).forks;
+	try {
+		await api('POST', `/v1/vms/${rests.id}/suspend`);
+		for (const tab of ['', 'code', 'files', 'processes', 'metrics', 'network', 'settings', 'activity']) {
+			await b.go(`/ui/vms/${rests.id}${tab ? `?tab=${tab}` : ''}`);
+			await b.page.getByRole('tab', { selected: true }).first().waitFor();
+			await b.page.waitForLoadState('load');
+			await until('its data', () => b.page.evaluate(() => !document.querySelector('main .skeleton')));
+			if (!tab)
+				await b.page.getByRole('heading', { name: 'The VM rests' }).waitFor();
+			assert.equal((await api('GET', `/v1/vms/${rests.id}`)).state, 'suspended', `the tab ${tab || 'terminals'} woke it`);
+			await b.hurt();
+			await b.accessible(`${tab || 'terminals'} of a VM that rests`);
+		}
+		/* And when somebody asks for it, its terminal is there: it was its parent's. */
+		await b.go(`/ui/vms/${rests.id}`);
+		await b.page.getByRole('button', { name: 'Resume it' }).click();
+		await b.page.locator(OPEN).waitFor();
+		await shows('still-here');
+	} finally {
+		await api('DELETE', `/v1/vms/${rests.id}`);
+	}
+});
+
 test('a fork beside its parent: both terminals, and the text that differs', async () => {
 	await b.go(here());
 	await b.page.getByRole('button', { name: 'Fork' }).click();

@@ -3,7 +3,7 @@
 // connection.ts what it sees: a 401 ends the session in the page, a failed fetch or a 502/503/504 without our error
 // format means that the server is away.
 import { connectionLost, connectionOk, downSince } from './connection';
-import { csrfToken, sessionEnded } from './session';
+import { csrfToken, sessionEnded, sessionEpoch } from './session';
 import { readEvents, type ServerEvent } from './sse';
 
 export class ApiError extends Error {
@@ -32,7 +32,8 @@ export function pageLeaves(): void {
 	leaving = true;
 }
 
-type Init = Omit<RequestInit, 'headers'> & { headers?: Record<string, string>; quiet?: boolean };
+/** twice: it does no harm if the server does it twice, as with every GET and PUT. */
+type Init = Omit<RequestInit, 'headers'> & { headers?: Record<string, string>; quiet?: boolean; twice?: boolean };
 
 /** A request with cookie and CSRF header; the reply as it is, error replies too. Throws ApiError only if there is none. */
 async function send(path: string, init: Init = {}): Promise<Response> {
@@ -46,10 +47,10 @@ async function send(path: string, init: Init = {}): Promise<Response> {
 	let res: Response;
 	const ask = (): Promise<Response> => fetch(path, { ...init, method, headers, credentials: 'same-origin', cache: 'no-store', keepalive: leaving });
 	try {
-		/* Reading is tried twice: browsers drop what is on its way whenever an interface comes or goes, and on the host
-		 * itself one does with every VM. */
+		/* What may be done twice is tried twice: browsers drop what is on its way whenever an interface comes or goes, and on
+		 * the host itself one does with every VM. */
 		res = await ask().catch((e) => {
-			if (method !== 'GET' || init.signal?.aborted || downSince.peek() !== null)
+			if (!(init.twice ?? (method === 'GET' || method === 'HEAD' || method === 'PUT')) || init.signal?.aborted || downSince.peek() !== null)
 				throw e;
 			return new Promise<Response>((done) => setTimeout(() => done(ask()), 250));
 		});
@@ -81,12 +82,13 @@ export async function errorOf(res: Response): Promise<ApiError> {
 }
 
 async function checked(path: string, init: Init): Promise<Response> {
+	const epoch = sessionEpoch();
 	const res = await send(path, init);
 	if (res.ok)
 		return res;
 	const err = await errorOf(res);
 	if (res.status === 401 && path !== '/v1/session')
-		sessionEnded();
+		sessionEnded(epoch);
 	throw err;
 }
 

@@ -8,7 +8,7 @@
 import { effect, signal } from '@preact/signals';
 import { ApiError, errorOf } from './api';
 import { comeback, connectionLost } from './connection';
-import { currentAccount, sessionEnded, sessionState } from './session';
+import { currentAccount, sessionEnded, sessionEpoch, sessionState } from './session';
 import { readEvents } from './sse';
 
 export interface PandoEvent {
@@ -22,6 +22,7 @@ export interface PandoEvent {
 	delivery?: { repoId: string; triggerId: string; state: string };
 	sync?: { repoId: string; state: string };
 	domain?: { domain: string; vmId?: string };
+	quota?: { name: string; code: string; limit: number; current: number; requested: number; before: number };
 	vpc?: { id: string; name?: string | null; reason?: string };
 	[key: string]: unknown;
 }
@@ -78,6 +79,7 @@ function disconnect(): void {
 async function connect(): Promise<void> {
 	disconnect();
 	const mine = stop = new AbortController();
+	const epoch = sessionEpoch();
 	eventsState.value = 'connecting';
 	try {
 		const headers: Record<string, string> = { accept: 'text/event-stream' };
@@ -124,7 +126,7 @@ async function connect(): Promise<void> {
 				return;
 			}
 			if (e.status === 401) {
-				sessionEnded();
+				sessionEnded(epoch);
 				return;
 			}
 		} else if (!mine.signal.aborted && ++failures > 1) {
@@ -142,6 +144,12 @@ let account: string | null = null;
 let hiddenTimer = 0;
 
 export function startEvents(): void {
+	/* The tests' and the benchmark's way in: how far it has got. */
+	(window as unknown as { pandoEvents?: unknown }).pandoEvents = { get count() {
+		return eventCount.peek();
+	}, get lastId() {
+		return Number(lastId ?? 0);
+	} };
 	effect(() => {
 		const id = sessionState.value === 'in' ? currentAccount.value?.id ?? null : null;
 		if (id === account)

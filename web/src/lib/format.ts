@@ -86,6 +86,16 @@ export function dateTime(iso: string | number | null | undefined): string {
 	return `${d.getFullYear()}-${p(d.getMonth() + 1)}-${p(d.getDate())} ${p(d.getHours())}:${p(d.getMinutes())}:${p(d.getSeconds())}`;
 }
 
+/** "14:02" of today, "Nov 18" of other days. */
+export function shortTime(iso: string | number, now = Date.now()): string {
+	const d = new Date(iso);
+	if (Number.isNaN(d.getTime()))
+		return '–';
+	if (d.toDateString() === new Date(now).toDateString())
+		return `${String(d.getHours()).padStart(2, '0')}:${String(d.getMinutes()).padStart(2, '0')}`;
+	return d.toLocaleDateString('en-US', { month: 'short', day: 'numeric', ...(d.getFullYear() === new Date(now).getFullYear() ? {} : { year: 'numeric' }) });
+}
+
 /** A long id's beginning. */
 export function shortId(id: string, n = 10): string {
 	return id.length > n + 1 ? id.slice(0, n) + '…' : id;

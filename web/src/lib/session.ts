@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is signed in. The credential is sent once and never kept; the cookie is HttpOnly, so all that the page knows is
-// what GET /v1/session says. state: 'unknown' until that is answered, then 'in' or 'out'.
-import { computed, signal } from '@preact/signals';
+// what GET /v1/session says. state: 'unknown' until that is answered, then 'in' or 'out'. All tabs of a browser have the same
+// cookie: one that signs in, out or into another account tells the others, which ask who they are now.
+import { batch, computed, signal } from '@preact/signals';
 import { api, ApiError } from './api';
 
 export interface Named { id: string; name: string | null }
@@ -26,15 +27,31 @@ export function csrfToken(): string | null {
 	return session.peek()?.csrf ?? null;
 }
 
+/* Goes up with every change of who is signed in. What was asked under an earlier number says nothing about the session of now:
+ * a request that was on its way when somebody signed in again is refused for the session that had ended. */
+let epoch = 0;
+export const sessionEpoch = (): number => epoch;
+
 function set(s: Session | null): void {
-	session.value = s;
-	sessionState.value = s ? 'in' : 'out';
-	if (s)
-		sessionExpired.value = false;
+	epoch++;
+	batch(() => {
+		session.value = s;
+		sessionState.value = s ? 'in' : 'out';
+		if (s)
+			sessionExpired.value = false;
+	});
 }
 
-export function sessionEnded(): void {
-	if (session.peek()) {
+/* Only that something changed is said, and nothing of what it is. */
+const tabs = 'BroadcastChannel' in globalThis ? new BroadcastChannel('pando.session') : null;
+function setAndTell(s: Session | null): void {
+	set(s);
+	tabs?.postMessage('changed');
+}
+
+/** A request that was sent in this epoch was answered with 401. */
+export function sessionEnded(asked: number): void {
+	if (session.peek() && asked === epoch) {
 		sessionExpired.value = true;
 		set(null);
 	}
@@ -42,25 +59,28 @@ export function sessionEnded(): void {
 
 /** At start and after the server was away. Leaves everything as it is if the server does not answer. */
 export async function loadSession(): Promise<void> {
+	const asked = epoch;
 	try {
-		set(await api.get<Session>('/v1/session'));
+		const s = await api.get<Session>('/v1/session');
+		if (asked === epoch)
+			set(s);
 	} catch (e) {
-		if (e instanceof ApiError && e.offline)
+		if (e instanceof ApiError && e.offline || asked !== epoch)
 			return;
 		if (session.peek())
-			sessionEnded();
+			sessionEnded(asked);
 		else
 			set(null);
 	}
 }
 
 export async function signIn(credential: string): Promise<void> {
-	set(await api.post<Session>('/v1/session', { credential }));
+	setAndTell(await api.post<Session>('/v1/session', { credential }, { twice: true }));
 }
 
 export async function signOut(everywhere: boolean): Promise<void> {
 	await api.del(everywhere ? '/v1/sessions' : '/v1/session');
-	set(null);
+	setAndTell(null);
 }
 
 /** An operator looks at another account; null: back to their own. */
@@ -70,4 +90,10 @@ export async function actAs(accountId: string | null): Promise<void> {
 		set(s);
 	else
 		await loadSession();
+	tabs?.postMessage('changed');
+}
+
+/** Follows what other tabs of this browser do to the session. */
+export function followTabs(): void {
+	tabs?.addEventListener('message', () => void loadSession());
 }

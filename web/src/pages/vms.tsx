@@ -85,12 +85,11 @@ export default function VmList() {
 					<Table label="VMs" rows={rows} rowKey={(v) => v.id} order="-created" select={{ chosen, onChange: setChosen }} rowClass={(v) => pending.value.has(`vm:${v.id}`) ? 'going' : undefined}
 						empty={<Empty title="No VM matches" action={<Button onClick={() => setQuery({ q: null, state: null })}>Show all</Button>} />}
 						columns={[
-							{ key: 'name', title: 'Name', grow: true, sort: (v) => vmName(v).toLowerCase(), cell: (v) => <a href={url`/ui/vms/${v.id}`}><b>{vmName(v)}</b></a> },
-							{ key: 'tags', title: '', hideNarrow: true, cell: (v) => <>{v.tags?.slice(0, 3).map((t) => <Badge key={t}>{t}</Badge>)}</> },
+							{ key: 'name', title: 'Name', grow: true, sort: (v) => vmName(v).toLowerCase(), cell: (v) => <span><a href={url`/ui/vms/${v.id}`}><b>{vmName(v)}</b></a>{!!v.tags?.length && <span class="tags">{v.tags.slice(0, 3).map((t) => <Badge key={t}>{t}</Badge>)}</span>}</span> },
 							{ key: 'state', title: 'State', sort: (v) => v.state, cell: (v) => <StateBadge state={v.state} /> },
 							{ key: 'size', title: 'Size', sort: (v) => v.sizing?.memSizeMib ?? 0, cell: (v) => v.sizing ? <span class="nowrap">{v.sizing.vcpuCount} vCPU, {mib(v.sizing.memSizeMib)}</span> : '–' },
 							{ key: 'cpu', title: 'CPU used', align: 'end', hideNarrow: true, sort: (v) => v.cpuTimeSeconds ?? 0, cell: (v) => <span class="nowrap">{duration(v.cpuTimeSeconds)}</span> },
-							{ key: 'active', title: 'Network', hideNarrow: true, sort: (v) => v.lastNetworkActivity ?? null, cell: (v) => <span class="nowrap"><Ago at={v.lastNetworkActivity} /></span> },
+							{ key: 'active', title: 'Last traffic', hideNarrow: true, sort: (v) => v.lastNetworkActivity ?? null, cell: (v) => <span class="nowrap"><Ago at={v.lastNetworkActivity} /></span> },
 							{ key: 'created', title: 'Created', sort: (v) => v.createdAt, cell: (v) => <span class="nowrap"><Ago at={v.createdAt} /></span> },
 							{ key: 'acts', title: '', align: 'end', cell: (v) => <Menu label={`Acts on ${vmName(v)}`} items={[
 								{ label: 'Open', icon: 'open', run: () => openVm(v) },

@@ -4,6 +4,7 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { cssVar, effectiveTheme } from '../lib/theme';
+import { axisRange, axisTexts, timeRange, timeTexts } from './axis';
 
 export interface Series {
 	label: string;
@@ -24,6 +25,8 @@ export interface PlotProps {
 	format: (v: number) => string;
 	min?: number;
 	max?: number;
+	/** The axis reaches at least to here. */
+	least?: number;
 	legend?: boolean;
 }
 
@@ -56,12 +59,8 @@ export function Plot(p: PlotProps) {
 			cursor: { y: false, points: { size: 6 } },
 			legend: { show: p.legend ?? p.series.length > 1, live: true },
 			padding: [8, 8, 0, 0],
-			scales: { y: { range: (_u, lo, hi) => {
-				const min = p.min ?? lo;
-				const max = Math.max(p.max ?? hi, hi);
-				return [min, max > min ? max * (p.max === undefined ? 1.08 : 1) : min + 1];
-			} } },
-			axes: [{ ...axis, size: 26, space: 70, values: '{HH}:{mm}' }, { ...axis, size: 62, space: 34, values: (_u, v) => v.map((x) => p.format(x)) }],
+			scales: { x: { range: (u, lo, hi) => timeRange(u.data[0], lo, hi) }, y: { range: (_u, lo, hi) => axisRange(lo, hi, p) } },
+			axes: [{ ...axis, size: 26, space: 70, values: (_u, v) => timeTexts(v) }, { ...axis, size: 62, space: 34, values: (_u, v) => axisTexts(v, p.format) }],
 			series: [{ label: 'Time', value: (_u, v) => v === null || v === undefined ? '' : new Date(v * 1000).toLocaleTimeString() }, ...p.series.map((s, i) => {
 				const color = cssVar(s.color ?? `--plot-${i % 6 + 1}`);
 				const raw = s.values;

@@ -28,6 +28,26 @@ function drop(id: number): void {
 	toasts.value = toasts.value.filter((t) => t.id !== id);
 }
 
+/* Who points at the messages, or is among them with the keyboard, reads them: they stay until a moment after. */
+let held = false;
+const overdue = new Set<number>();
+function expire(id: number): void {
+	if (held)
+		overdue.add(id);
+	else
+		drop(id);
+}
+function hold(on: boolean): void {
+	held = on;
+	if (!on)
+		setTimeout(() => {
+			if (held)
+				return;
+			overdue.forEach(drop);
+			overdue.clear();
+		}, 2000);
+}
+
 export function notify(text: string, options: { kind?: 'info' | 'good' | 'bad'; detail?: string; action?: Toast['action']; ms?: number } = {}): void {
 	const id = nextId++;
 	const kind = options.kind ?? 'info';
@@ -36,7 +56,7 @@ export function notify(text: string, options: { kind?: 'info' | 'good' | 'bad'; 
 	const rest = toasts.value.filter((t) => t.kind !== kind || t.text !== text).slice(-4);
 	toasts.value = [...rest, { id, kind, text, detail: options.detail, action: options.action, until: ms === null ? null : Date.now() + ms }];
 	if (ms !== null)
-		setTimeout(() => drop(id), ms);
+		setTimeout(() => expire(id), ms);
 }
 
 /** Shows a failure. What the connection banner or the login page already says is not said again. */
@@ -135,7 +155,7 @@ function Countdown({ until }: { until: number }) {
 export function Toasts() {
 	return (
 		<>
-			<div class="toasts" role="region" aria-label="Messages">
+			<div class="toasts" role="region" aria-label="Messages" onPointerEnter={() => hold(true)} onPointerLeave={() => hold(false)} onFocusIn={() => hold(true)} onFocusOut={() => hold(false)}>
 				<div role="status" aria-live="polite">
 					{toasts.value.map((t) => (
 						<div class={`toast ${t.kind}`} key={t.id}>

@@ -7,6 +7,7 @@ import { navigate } from '../../lib/route';
 import { useData } from '../../lib/state';
 import { Button, CopyButton } from '../../ui/Button';
 import { Dialog } from '../../ui/Dialog';
+import { Icon } from '../../ui/Icon';
 import { useCommands } from '../../ui/Palette';
 import { Ago, Badge, Empty, Field, Loaded, PageHead } from '../../ui/parts';
 import { Table } from '../../ui/Table';
@@ -55,10 +56,10 @@ export default function Repos() {
 	return (
 		<div class="stack">
 			<PageHead title="Repositories" sub={list.data ? plural(list.data.total, 'repository', 'repositories') : ' '}>
-				<input type="search" aria-label="Search repositories" placeholder="Search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
+				<div class="search" role="search"><Icon name="search" /><input type="search" aria-label="Search repositories" placeholder="Name" value={search} onInput={(e) => setSearch(e.currentTarget.value)} /></div>
 				<Button kind="primary" icon="plus" onClick={() => setCreating(true)}>New repository</Button>
 			</PageHead>
-			<Loaded of={list} what="the repositories" lines={8}>{(d) => <>
+			<Loaded of={list} what="the repositories" lines={8}>{(d) => <div class={d.repositories.length ? 'card' : ''}>
 				<Table label="Repositories" rows={d.repositories} rowKey={(r) => r.id} order="name" rowClass={(r) => pending.value.has(`repo:${r.id}`) ? 'going' : undefined} columns={[
 					{ key: 'name', title: 'Name', grow: true, sort: (r) => repoName(r).toLowerCase(), cell: (r) => <a href={`/ui/git/${encodeURIComponent(r.id)}`}><b>{repoName(r)}</b></a> },
 					{ key: 'see', title: 'Who may read', cell: (r) => <Badge kind={r.visibility === 'public' ? 'info' : 'plain'}>{r.visibility}</Badge>, sort: (r) => r.visibility },
@@ -70,7 +71,7 @@ export default function Repos() {
 				]} empty={search ? <Empty icon="search" title="No repository has that name" /> : <Empty icon="git" title="No repository yet" action={<Button kind="primary" icon="plus" onClick={() => setCreating(true)}>New repository</Button>}
 					commands={[{ title: 'On the command line', code: 'pando git create hello' }, { title: 'With the SDK', code: "const { repoId } = await freestyle.git.repos.create({ name: 'hello' });" }]}>Repositories can be cloned into VMs, and pushes can start them.</Empty>} />
 				{d.total > d.repositories.length && <Button onClick={() => setLimit(limit + 4 * PAGE)}>Show more ({d.total - d.repositories.length} left)</Button>}
-			</>}</Loaded>
+			</div>}</Loaded>
 			{creating && <Create onClose={() => setCreating(false)} />}
 		</div>
 	);

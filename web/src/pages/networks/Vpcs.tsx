@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks';
 import { api, url } from '../../lib/api';
 import { bytes, vmName } from '../../lib/format';
 import { useData } from '../../lib/state';
-import { Button } from '../../ui/Button';
+import { Button, CopyButton } from '../../ui/Button';
 import { Dialog } from '../../ui/Dialog';
 import { Ago, Badge, Card, Code, Empty, Field, Loaded, StateBadge } from '../../ui/parts';
 import { QrCode } from '../../ui/QrCode';
@@ -82,7 +82,7 @@ function Network({ vpc, names }: { vpc: Vpc; names: Map<string, { name: string |
 	return (
 		<Card title={<>{vpc.name ?? vpc.vpcId} <Badge>{vpc.cidr}</Badge></>} class={pending.value.has(`vpc:${vpc.vpcId}`) ? 'going' : ''}
 			actions={<Button small kind="danger" icon="trash" disabled={busy} title={busy ? 'It still has VMs' : undefined} onClick={remove}>Delete</Button>}>
-			<p class="mono small muted">{vpc.vpcId}</p>
+			<p class="row tight small muted pad-b"><code>{vpc.vpcId}</code><CopyButton text={vpc.vpcId} label="Copy the id" /></p>
 			<Loaded of={data} what="its members" lines={3}>{(d) => (
 				<Table label={`Members of ${vpc.name ?? vpc.vpcId}`} rows={d.vms} rowKey={(m) => m.vmId} empty={<><p class="muted">No VM is in it. Put one in when you create it:</p><Code text={`curl -X POST ${location.origin}/v1/vms -H "Authorization: Bearer $PANDO_API_KEY" \\\n  -H 'content-type: application/json' -d '{"nics": [{"vpcId": "${vpc.vpcId}"}]}'`} /></>} columns={[
 					{ key: 'ip', title: 'Address', sort: (m) => m.ipv4.split('.').map((x) => x.padStart(3, '0')).join('.'), cell: (m) => <span class="mono">{m.ipv4}</span> },

@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import { api, messageOf, query } from '../../lib/api';
 import { dateTime } from '../../lib/format';
+import { useKeyNames } from '../../lib/keynames';
 import { useData } from '../../lib/state';
 import { Button } from '../../ui/Button';
 import { Badge, Card, Empty, Loaded } from '../../ui/parts';
@@ -14,6 +15,7 @@ const PAGE = 100;
 
 export function Audit() {
 	const [target, setTarget] = useState('');
+	const keyName = useKeyNames();
 	const path = query('/v1/audit', { limit: PAGE, target: target.trim() });
 	const data = useData<{ records: Entry[] }>(path, { poll: 20_000 });
 	const [older, setOlder] = useState<{ path: string; records: Entry[]; end: boolean }>({ path: '', records: [], end: false });
@@ -42,7 +44,7 @@ export function Audit() {
 							{ key: 'what', title: 'What', grow: true, cell: (r) => <span class="mono">{r.method} {r.route}</span> },
 							{ key: 'target', title: 'Target', cell: (r) => <span class="mono">{r.target ?? ''}</span> },
 							{ key: 'status', title: 'Result', cell: (r) => <Badge kind={r.status < 400 ? 'good' : r.status < 500 ? 'warn' : 'bad'} title={r.traceId}>{r.status}{r.code ? ` ${r.code}` : ''}{r.repeated ? ` ×${r.repeated + 1}` : ''}</Badge> },
-							{ key: 'who', title: 'Who', hideNarrow: true, cell: (r) => <span class="mono small">{r.identityId ?? r.keyId ?? r.accountId ?? 'nobody'}</span> },
+							{ key: 'who', title: 'Who', hideNarrow: true, cell: (r) => r.keyId && !r.identityId && keyName(r.keyId) !== r.keyId ? <span class="nowrap" title={r.keyId}>{keyName(r.keyId)}</span> : <span class="mono small">{r.identityId ?? r.keyId ?? r.accountId ?? 'nobody'}</span> },
 							{ key: 'remote', title: 'From', hideNarrow: true, cell: (r) => <span class="mono small">{r.remote}</span> },
 						]} />
 						{d.records.length >= PAGE && !extra.end && <div class="row more-rows"><Button onClick={more}>Older</Button></div>}

@@ -52,7 +52,7 @@ export function Builds() {
 					{ key: 'log', title: '', align: 'end', cell: (b) => <Button small onClick={() => setOpen(b)}>Log</Button> },
 				]} />
 			)}</Loaded>
-			{open && <Detail build={open} onClose={() => setOpen(null)} />}
+			{open && <Detail build={data.data?.builds.find((b) => idOf(b) === idOf(open)) ?? open} onClose={() => setOpen(null)} />}
 		</Card>
 	);
 }

@@ -47,14 +47,15 @@ function MemorySplit({ m }: { m: HostInfo['memory'] }) {
 		...(m.otherBytes !== undefined ? [{ key: 'other', title: 'Everything else', value: m.otherBytes, color: '--plot-3', hint: 'The server itself and other programs' }] : []),
 		{ key: 'free', title: 'Free', value: m.freeBytes, color: '--line', hint: 'Not used by anything' },
 	];
+	const states = Object.entries(m.byState ?? {}).filter(([, v]) => v.givenBytes + v.residentBytes + v.privateBytes > 0);
 	return (
 		<>
 			<div class="split" role="img" aria-label={'Memory: ' + parts.map((p) => `${p.title} ${bytes(p.value)}`).join(', ')}>
 				{parts.map((p) => <div key={p.key} title={`${p.title}: ${bytes(p.value)}`} style={{ flexGrow: p.value, background: `var(${p.color})` }} />)}
 			</div>
 			<dl class="split-legend">{parts.map((p) => <div key={p.key} title={p.hint}><dt><i style={{ background: `var(${p.color})` }} aria-hidden="true" />{p.title}</dt><dd>{bytes(p.value)}</dd></div>)}</dl>
-			{m.byState && Object.keys(m.byState).length > 0 && <table class="mini" aria-label="Memory by state"><thead><tr><th>VMs that are</th><th class="end">given</th><th class="end">resident</th><th class="end">private</th></tr></thead>
-				<tbody>{Object.entries(m.byState).map(([s, v]) => <tr key={s}><td>{s}</td><td class="end">{bytes(v.givenBytes)}</td><td class="end">{bytes(v.residentBytes)}</td><td class="end">{bytes(v.privateBytes)}</td></tr>)}</tbody></table>}
+			{states.length > 0 && <table class="mini" aria-label="Memory by state"><thead><tr><th>VMs that are</th><th class="end">given</th><th class="end">resident</th><th class="end">private</th></tr></thead>
+				<tbody>{states.map(([s, v]) => <tr key={s}><td>{s}</td><td class="end">{bytes(v.givenBytes)}</td><td class="end">{bytes(v.residentBytes)}</td><td class="end">{bytes(v.privateBytes)}</td></tr>)}</tbody></table>}
 		</>
 	);
 }

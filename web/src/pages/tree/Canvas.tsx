@@ -13,7 +13,7 @@ export interface TreeHandle {
 	zoom(by: number): void;
 	show(n: Node): void;
 	/** For tests: what was drawn last, and how long it took. */
-	stats: { frames: number; lastMs: number; drawn: number };
+	stats: { frames: number; lastMs: number; drawn: number; scale: number };
 	toScreen(n: Node): { x: number; y: number };
 }
 interface Props {
@@ -32,6 +32,7 @@ interface Props {
 const MOVE_MS = 320;
 const MIN = 0.012;
 const MAX = 4;
+const PANEL = 330;
 
 export function Canvas(p: Props) {
 	const ref = useRef<HTMLCanvasElement>(null);
@@ -39,6 +40,7 @@ export function Canvas(p: Props) {
 	props.current = p;
 	const redraw = useRef<() => void>(() => undefined);
 	const moved = useRef<() => void>(() => undefined);
+	const uncover = useRef<(n: Node) => void>(() => undefined);
 
 	useEffect(() => {
 		const canvas = ref.current as HTMLCanvasElement;
@@ -53,7 +55,7 @@ export function Canvas(p: Props) {
 		let frame = 0;
 		let moveUntil = 0;
 		let touched = false;
-		const stats = { frames: 0, lastMs: 0, drawn: 0 };
+		const stats = { frames: 0, lastMs: 0, drawn: 0, scale: 1 };
 		const still = matchMedia('(prefers-reduced-motion: reduce)');
 
 		const scene = (now: number): Scene => {
@@ -95,6 +97,7 @@ export function Canvas(p: Props) {
 			}
 			stats.drawn = draw(g, scene(now), colors, devicePixelRatio || 1);
 			stats.frames++;
+			stats.scale = view.scale;
 			stats.lastMs = performance.now() - t0;
 			if (busy)
 				ask();
@@ -127,7 +130,7 @@ export function Canvas(p: Props) {
 		const clamp = (s: number): number => Math.min(MAX, Math.max(MIN, s));
 		function fit(slow = true): void {
 			const l = props.current.layout;
-			const pad = Math.min(70, width * 0.07);
+			const pad = Math.min(70, Math.max(40, width * 0.07)); /* the first label is half as wide */
 			const s = clamp(Math.min((width - 2 * pad) / Math.max(60, l.width), (height - 2 * pad) / Math.max(60, l.height), 1.35));
 			const v = { scale: s, x: -pad / s - Math.max(0, (width - 2 * pad) / s - l.width) / 2, y: -(height / s - l.height) / 2 };
 			touched = slow && touched;
@@ -149,6 +152,15 @@ export function Canvas(p: Props) {
 			const s = Math.max(view.scale, 0.8);
 			target = { scale: s, x: n.x - width / s / 2, y: n.y - height / s / 2 };
 			ask();
+		};
+		/* What was chosen must not lie under the panel that its choice opens. */
+		uncover.current = (n: Node): void => {
+			const right = width - (width > 700 ? PANEL : 0) - 60;
+			const x = (n.x - view.x) * view.scale;
+			if (right > 100 && x > right && x < width) {
+				target = { ...view, x: view.x + (x - right) / view.scale };
+				ask();
+			}
 		};
 		p.handle({ fit: () => {
 			touched = false;
@@ -264,5 +276,9 @@ export function Canvas(p: Props) {
 	}, []);
 	useEffect(() => moved.current(), [p.layout]);
 	useEffect(() => redraw.current(), [p.selected, p.found, p.forest]);
+	useEffect(() => {
+		if (p.selected)
+			uncover.current(p.selected);
+	}, [p.selected?.id]);
 	return <canvas ref={ref} class="tree-canvas" tabIndex={0} role="application" aria-label={p.label} aria-describedby="tree-help" onKeyDown={p.onKey} />;
 }

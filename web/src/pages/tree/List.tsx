@@ -4,7 +4,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { bytes } from '../../lib/format';
 import { Badge, StateBadge } from '../../ui/parts';
-import { kindName, type Forest, type Node } from './model';
+import { kindName, ownMemory, type Forest, type Node } from './model';
 
 interface Row { n: Node; level: number }
 
@@ -23,7 +23,7 @@ function rowsOf(f: Forest, closed: ReadonlySet<string>, found: ReadonlySet<Node>
 		rows.push(r);
 		if (!closed.has(r.n.id))
 			for (let i = r.n.children.length - 1; i >= 0; i--)
-				stack.push({ n: r.n.children[i] as Node, level: r.level + (r.n.children.length > 1 || r.n.raw.kind === 'template' ? 1 : 0) });
+				stack.push({ n: r.n.children[i] as Node, level: r.level + 1 });
 	}
 	return rows;
 }
@@ -94,7 +94,7 @@ export function List(p: { forest: Forest; selected: Node | null; found: Readonly
 							}}>{inner ? (closed.has(n.id) ? '▸' : '▾') : ''}</span>
 							<span class="tree-list-name">{n.label}</span>
 							{n.raw.type === 'vm' ? <StateBadge state={n.raw.state} /> : <Badge>{kindName(n.raw)}</Badge>}
-							<span class="tree-list-size">{n.raw.memory ? `${bytes(n.raw.memory.ownBytes)} own, ${bytes(n.raw.memory.sharedBytes)} shared` : ''}</span>
+							<span class="tree-list-size">{n.raw.memory ? `${bytes(ownMemory(n.raw))} own, ${bytes(n.raw.memory.sharedBytes)} shared` : ''}</span>
 						</li>
 					);
 				})}

@@ -16,7 +16,7 @@ import { askCompare, askCreate, askFork, askRewind, askSnapshot, canResume, canS
 import { Canvas, type TreeHandle } from './Canvas';
 import { layout } from './layout';
 import { List } from './List';
-import { build, kindName, matches, rewindTargets, type Forest, type Node, type RawTree } from './model';
+import { build, kindName, matches, ownMemory, rewindTargets, type Forest, type Node, type RawTree } from './model';
 
 const vmOf = (n: Node): Vm => ({ id: n.id, name: n.raw.name, state: n.raw.state });
 
@@ -34,7 +34,7 @@ function Figures({ n }: { n: Node }) {
 	return (
 		<dl class="facts">
 			{r.sizing && <><dt>Size</dt><dd>{plural(r.sizing.vcpuCount, 'vCPU')}, {mib(r.sizing.memSizeMib)}, {Math.round(r.sizing.rootfsSizeMb / 1024)} GB disk</dd></>}
-			{r.memory && <><dt>Memory</dt><dd>{bytes(r.memory.ownBytes)} own, {bytes(r.memory.sharedBytes)} shared</dd></>}
+			{r.memory && <><dt>Memory</dt><dd>{bytes(ownMemory(r))} own, {bytes(r.memory.sharedBytes)} shared</dd></>}
 			{r.disk && <><dt>Disk</dt><dd>{bytes(r.disk.ownBytes)} own, {bytes(r.disk.sharedBytes)} shared</dd></>}
 			{n.vms > (r.type === 'vm' ? 1 : 0) && <><dt>Below</dt><dd>{plural(n.vms, 'VM')}</dd></>}
 			<dt>Since</dt><dd><Ago at={r.createdAt} /></dd>
@@ -46,7 +46,7 @@ function Figures({ n }: { n: Node }) {
 function Share({ n }: { n: Node }) {
 	const m = n.raw.memory;
 	const d = n.raw.disk;
-	const own = (m?.ownBytes ?? 0) + (d?.ownBytes ?? 0);
+	const own = ownMemory(n.raw) + (d?.ownBytes ?? 0);
 	const shared = (m?.sharedBytes ?? 0) + (d?.sharedBytes ?? 0);
 	if (!own && !shared)
 		return null;
@@ -138,7 +138,12 @@ export default function Tree() {
 			return null;
 		return before.current = build(data.data, before.current, before.current ? performance.now() : 0);
 	}, [data.data]);
-	const shape = useMemo(() => forest ? layout(forest) : null, [forest]);
+	const laidOut = useRef<ReturnType<typeof layout> | null>(null);
+	const shape = useMemo(() => {
+		if (forest && !(forest.same && laidOut.current))
+			laidOut.current = layout(forest);
+		return forest && laidOut.current;
+	}, [forest]);
 	const [selectedId, setSelectedId] = useState<string | null>(place.peek().query.get('node'));
 	const selected = selectedId && forest ? forest.byId.get(selectedId) ?? null : null;
 	const [hover, setHover] = useState<{ n: Node; x: number; y: number } | null>(null);
@@ -147,12 +152,32 @@ export default function Tree() {
 	const handle = useRef<TreeHandle | null>(null);
 	const found = useMemo(() => text.trim() && forest ? new Set(forest.all.filter((n) => matches(n, text.trim()))) : null, [text, forest]);
 
-	/* States arrive with the events; the shape comes with the next reading. */
-	useEffect(() => events.on('vm.*', (e) => {
-		const n = e.vm?.id && before.current?.byId.get(e.vm.id);
-		if (n && e.vm?.state && e.vm.state !== 'deleted')
-			data.set((t) => ({ ...t, nodes: t.nodes.map((r) => r.id === n.id ? { ...r, state: e.vm?.state } : r) }));
-	}), []);
+	/* States arrive with the events; the shape comes with the next reading. All that arrive before the next picture are one change. */
+	const set = useRef(data.set);
+	set.current = data.set;
+	useEffect(() => {
+		const states = new Map<string, string>();
+		let timer = 0;
+		const apply = (): void => {
+			timer = 0;
+			set.current((t) => ({ ...t, nodes: t.nodes.map((r) => {
+				const state = r.type === 'vm' ? states.get(r.id) : undefined;
+				return state !== undefined && state !== r.state ? { ...r, state } : r;
+			}) }));
+			states.clear();
+		};
+		const off = events.on('vm.*', (e) => {
+			const n = e.vm?.id ? before.current?.byId.get(e.vm.id) : undefined;
+			if (!n || !e.vm?.state || e.vm.state === 'deleted')
+				return;
+			states.set(n.id, e.vm.state);
+			timer ||= window.setTimeout(apply, 50); /* not an animation frame: a hidden page has none */
+		});
+		return () => {
+			off();
+			clearTimeout(timer);
+		};
+	}, []);
 	/* Large trees take the server time: ask at most a third of the time. */
 	useEffect(() => {
 		const t0 = started.current;

@@ -5,7 +5,7 @@
 import { cssVar } from '../../lib/theme';
 import type { Layout, Way } from './layout';
 import { CELL } from './layout';
-import type { Forest, Node } from './model';
+import { ownMemory, type Forest, type Node } from './model';
 
 export interface View { x: number; y: number; scale: number }
 export interface Scene {
@@ -117,7 +117,7 @@ function node(g: CanvasRenderingContext2D, s: Scene, n: Node, c: Colors): void {
 		g.fillStyle = color;
 		g.fill();
 	}
-	const own = n.raw.memory?.ownBytes ?? 0;
+	const own = ownMemory(n.raw);
 	const shared = n.raw.memory?.sharedBytes ?? 0;
 	if (shared > 0 && s.view.scale > 0.55 && (vm || n.raw.kind === 'snapshot')) {
 		const part = shared / (own + shared);
@@ -140,6 +140,10 @@ function ring(g: CanvasRenderingContext2D, n: Node, color: string, width: number
 function cut(g: CanvasRenderingContext2D, text: string, width: number): string {
 	if (g.measureText(text).width <= width)
 		return text;
+	/* When a point was made can be seen in its figures: better the name alone than half a time. */
+	const alone = text.replace(/, \d\d:\d\d$/, '');
+	if (alone !== text)
+		return cut(g, alone, width);
 	let n = Math.max(1, Math.floor(text.length * width / Math.max(1, g.measureText(text).width)) - 1);
 	while (n > 1 && g.measureText(text.slice(0, n) + '…').width > width)
 		n--;
@@ -148,10 +152,27 @@ function cut(g: CanvasRenderingContext2D, text: string, width: number): string {
 
 function labels(g: CanvasRenderingContext2D, s: Scene, seen: Node[], c: Colors): void {
 	const k = s.view.scale;
-	if (k < 0.42)
+	if (k < 0.3)
 		return;
 	g.textBaseline = 'middle';
-	g.font = `${12 / Math.max(1, k * 0.9)}px system-ui, sans-serif`;
+	/* Never smaller than a person can read; what then has no room is left out. */
+	const size = k < 1 ? Math.max(12, 10.5 / k) : 12 / Math.max(1, k * 0.9);
+	g.font = `${size}px system-ui, sans-serif`;
+	const taken: { x: number; y: number; w: number }[] = [];
+	const free = (x: number, y: number, w: number, must: boolean | undefined): boolean => {
+		if (!must && k < 1 && taken.some((t) => Math.abs(t.y - y) < size && t.x < x + w && x < t.x + t.w))
+			return false;
+		taken.push({ x, y, w });
+		return true;
+	};
+	/* A rim in the colour of the page: text stays readable where a branch runs under it. */
+	g.strokeStyle = c['bg'] as string;
+	g.lineWidth = 4 / Math.max(1, k);
+	g.lineJoin = 'round';
+	const write = (text: string, x: number, y: number): void => {
+		g.strokeText(text, x, y);
+		g.fillText(text, x, y);
+	};
 	for (const n of seen) {
 		const special = n === s.selected || n === s.hovered || s.found?.has(n);
 		const point = n.raw.kind === 'fork' || n.raw.kind === 'suspend';
@@ -164,10 +185,16 @@ function labels(g: CanvasRenderingContext2D, s: Scene, seen: Node[], c: Colors):
 		if (!n.labelled || inner) {
 			const room = n.labelled ? 112 : CELL - 3;
 			g.textAlign = 'center';
-			g.fillText(cut(g, n.label, special ? 180 : room), n.nowX, n.nowY + n.r + (n.labelled ? 11 : 5));
+			const text = cut(g, n.label, special ? 180 : room);
+			const y = n.nowY + n.r + (n.labelled ? (n === s.selected || n.raw.kind === 'snapshot' ? 11 : 6) + size / 2 : 5);
+			const w = g.measureText(text).width;
+			if (free(n.nowX - w / 2, y, w, special))
+				write(text, n.nowX, y);
 		} else {
 			g.textAlign = 'left';
-			g.fillText(cut(g, n.label, 150), n.nowX + n.r + 9, n.nowY);
+			const text = cut(g, n.label, 150);
+			if (free(n.nowX + n.r + 12, n.nowY, g.measureText(text).width, special))
+				write(text, n.nowX + n.r + 12, n.nowY);
 		}
 	}
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET /v1/tree as objects: nodes with their children, and what the page asks of them.
+import { shortTime } from '../../lib/format';
 
 export interface Bytes { ownBytes: number; sharedBytes: number }
 export interface RawNode {
@@ -18,6 +19,8 @@ export interface RawNode {
 	sizing?: { vcpuCount: number; memSizeMib: number; rootfsSizeMb: number } | null;
 	memory?: Bytes;
 	disk?: Bytes;
+	/** Of a running VM: what only its process has of memory, now. */
+	privateBytes?: number;
 }
 export interface RawTree { roots: string[]; nodes: RawNode[]; totals: { memoryBytes: number; diskBytes: number } }
 
@@ -39,13 +42,28 @@ export interface Node {
 	labelled: boolean;
 	born: number;
 }
-export interface Forest { roots: Node[]; byId: Map<string, Node>; all: Node[] }
+export interface Forest {
+	roots: Node[];
+	byId: Map<string, Node>;
+	all: Node[];
+	/** The same nodes in the same places as in the forest before it: nothing to lay out. */
+	same: boolean;
+}
 
-export function labelOf(n: RawNode): string {
+/** Points that nobody named are called after the VM they are of, and when: "fork of web, 14:02". */
+export function labelOf(n: RawNode, source: RawNode | null = null, now = Date.now()): string {
 	if (n.name)
 		return n.name;
 	if (n.kind === 'template')
 		return 'Base image';
+	const at = n.createdAt ? ', ' + shortTime(n.createdAt, now) : '';
+	const of = source ? labelOf(source) : null;
+	if (n.kind === 'fork')
+		return (of ? `fork of ${of}` : 'fork point') + at;
+	if (n.kind === 'suspend')
+		return (of ? `${of} suspended` : 'suspended VM') + at;
+	if (n.kind === 'snapshot')
+		return (of ? `snapshot of ${of}` : 'snapshot') + at;
 	return n.id.length > 9 ? n.id.slice(0, 8) + '…' : n.id;
 }
 
@@ -60,9 +78,14 @@ export function kindName(n: RawNode): string {
 	}
 }
 
+/** In layers or, while it runs, in RAM. */
+export function ownMemory(n: RawNode): number {
+	return (n.memory?.ownBytes ?? 0) + (n.privateBytes ?? 0);
+}
+
 /** 5 to 15: grows with the logarithm of the memory that only this node has. */
 function radius(n: RawNode): number {
-	const mb = (n.memory?.ownBytes ?? 0) / 1e6;
+	const mb = ownMemory(n) / 1e6;
 	const size = mb > 1 ? Math.min(8, Math.log2(mb) * 0.8) : 0;
 	if (n.type === 'vm')
 		return 6.5 + size;
@@ -75,17 +98,21 @@ function radius(n: RawNode): number {
 export function build(tree: RawTree, before: Forest | null, now: number): Forest {
 	const byId = new Map<string, Node>();
 	const all: Node[] = [];
+	let same = before !== null && before.all.length === tree.nodes.length;
 	for (const raw of tree.nodes) {
 		const old = before?.byId.get(raw.id);
 		const n: Node = old ?? { id: raw.id, raw, parent: null, children: [], vms: 0, label: '', x: 0, y: 0, nowX: NaN, nowY: NaN, r: 0, labelled: false, born: before ? now : 0 };
+		const r = radius(raw);
+		same &&= before?.all[all.length] === n && n.raw.parent === raw.parent && n.r === r;
 		n.raw = raw;
 		n.parent = null;
 		n.children = [];
-		n.label = labelOf(raw);
-		n.r = radius(raw);
+		n.r = r;
 		byId.set(raw.id, n);
 		all.push(n);
 	}
+	for (const n of all)
+		n.label = labelOf(n.raw, n.raw.sourceVmId ? byId.get(n.raw.sourceVmId)?.raw : null);
 	const roots: Node[] = [];
 	for (const n of all) {
 		const p = n.raw.parent !== null ? byId.get(n.raw.parent) : undefined;
@@ -104,7 +131,7 @@ export function build(tree: RawTree, before: Forest | null, now: number): Forest
 		if (n.parent)
 			n.parent.vms += n.vms;
 	}
-	return { roots, byId, all };
+	return { roots, byId, all, same };
 }
 
 export function ancestors(n: Node): Node[] {
@@ -124,6 +151,6 @@ export function rewindTargets(n: Node): { snapshotId: string; name: string | nul
 
 export function matches(n: Node, text: string): boolean {
 	const t = text.toLowerCase();
-	return n.id.toLowerCase().includes(t) || (n.raw.name ?? '').toLowerCase().includes(t) || (n.raw.state ?? '') === t || n.raw.kind === t ||
+	return n.id.toLowerCase().includes(t) || n.label.toLowerCase().includes(t) || (n.raw.state ?? '') === t || n.raw.kind === t ||
 		!!n.raw.snapshots?.some((s) => s.snapshotId.includes(t) || (s.name ?? '').toLowerCase().includes(t));
 }

@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import { query } from '../../lib/api';
 import { bytes, dateTime } from '../../lib/format';
+import { useKeyNames } from '../../lib/keynames';
 import { useData } from '../../lib/state';
 import { Badge, Card, Empty, Field, Loaded } from '../../ui/parts';
 import { Table } from '../../ui/Table';
@@ -15,6 +16,7 @@ interface Log { timestamp: string; message: string; level: string; source: strin
 
 export function Activity({ vm }: { vm: Vm }) {
 	const [search, setSearch] = useState('');
+	const keyName = useKeyNames();
 	const [all, setAll] = useState(false);
 	const audit = useData<{ records: Audit[] }>(query('/v1/audit', { target: vm.id, limit: 200 }), { poll: 10_000 });
 	const logs = useData<{ logs: Log[] }>(query('/observability/v1/logs', { vmId: vm.id, pageSize: 200, search }), { poll: 5000 });
@@ -25,7 +27,7 @@ export function Activity({ vm }: { vm: Vm }) {
 				<Loaded of={audit} what="the audit log">{(d) => <Table label="Audit log of this VM" page={50} rowKey={(a) => String(a.id)} rows={d.records.filter((a) => all || act(a.method, a.route).matters || a.status >= 400)} columns={[
 					{ key: 'at', title: 'When', cell: (a) => <span class="nowrap">{dateTime(a.at)}</span> },
 					{ key: 'what', title: 'What', grow: true, cell: (a) => <span title={`${a.method} ${a.route}`}>{act(a.method, a.route).text}{a.repeated ? ` (${a.repeated + 1} times)` : ''}</span> },
-					{ key: 'who', title: 'Who', cell: (a) => <span class="mono nowrap">{a.identityId ?? a.keyId ?? '–'}</span>, hideNarrow: true },
+					{ key: 'who', title: 'Who', cell: (a) => a.keyId && !a.identityId && keyName(a.keyId) !== a.keyId ? <span class="nowrap" title={a.keyId}>{keyName(a.keyId)}</span> : <span class="mono">{a.identityId ?? a.keyId ?? '–'}</span>, hideNarrow: true },
 					{ key: 'from', title: 'From', cell: (a) => <span class="mono">{a.remote}</span>, hideNarrow: true },
 					{ key: 'status', title: 'Result', cell: (a) => a.status >= 400 ? <Badge kind="bad">{a.code ?? a.status}</Badge> : <Badge kind="good">{a.status}</Badge> },
 				]} empty={<Empty title="Nothing yet" commands={[{ title: 'Over HTTP', code: `GET /v1/audit?target=${vm.id}` }]}>Acts on this VM are listed here with the key or identity that did them.</Empty>} />}</Loaded>

@@ -8,10 +8,10 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../../lib/api';
 import { bytes, duration, percent, rate } from '../../lib/format';
 import { useData } from '../../lib/state';
-import { Card, Failure, Skeleton, Stat } from '../../ui/parts';
+import { Card, Empty, Failure, Skeleton, Stat } from '../../ui/parts';
 import { Plot } from '../../ui/Plot';
 import { merge, toSample, type RawStat, type Sample } from './samples';
-import type { Vm } from './types';
+import { type Vm, word } from './types';
 
 export function useLive(vmId: string): Sample[] {
 	const [live, setLive] = useState<Sample[]>([]);
@@ -76,11 +76,11 @@ export function Metrics({ vm }: { vm: Vm }) {
 					<Stat label="Ran for" value={duration(vm.usage.wallSeconds)} sub={`${duration(vm.usage.cpuSeconds)} of CPU`} />
 				</div>
 			</Card>
-			{!all.length ? <Skeleton height={480} /> : <div class="plots">
-				<Card title="CPU"><Plot label="CPU over the last hour" times={times} series={cpu} format={percent} min={0} max={100} legend={false} /></Card>
+			{!all.length && history.loading && !history.data ? <Skeleton height={480} /> : !all.length ? <Card><Empty icon="operate" title="Nothing in the last hour" commands={[{ title: 'On the command line', code: `pando vm stats ${word(vm)}` }]}>{vm.state === 'running' ? 'The first values come within seconds.' : 'It did not run. Plots begin when it does, and go back an hour.'}</Empty></Card> : <div class="plots">
+				<Card title="CPU"><Plot label="CPU over the last hour" times={times} series={cpu} format={percent} min={0} max={vm.sizing.vcpuCount * 100} legend={false} /></Card>
 				<Card title="Memory"><Plot label="Memory over the last hour" times={times} series={memory} format={bytes} min={0} legend={false} /></Card>
-				<Card title="Disk"><Plot label="Disk traffic over the last hour" times={times} series={disk} format={rate} min={0} /></Card>
-				<Card title="Network"><Plot label="Network traffic over the last hour" times={times} series={net} format={rate} min={0} /></Card>
+				<Card title="Disk"><Plot label="Disk traffic over the last hour" times={times} series={disk} format={rate} min={0} least={1000} /></Card>
+				<Card title="Network"><Plot label="Network traffic over the last hour" times={times} series={net} format={rate} min={0} least={1000} /></Card>
 			</div>}
 		</div>
 	);

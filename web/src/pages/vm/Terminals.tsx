@@ -29,9 +29,9 @@ interface Tab {
 
 let made = 0;
 
-export function Terminals({ vm }: { vm: Vm }) {
+export function Terminals({ vm, onWake }: { vm: Vm; onWake: () => Promise<void> }) {
 	const path = `/v1/vms/${encodeURIComponent(vm.id)}/pty/sessions`;
-	const list = useData<{ sessions: PtySession[] }>(path, { on: ['vm.resumed', 'vm.started'], poll: 15_000 });
+	const list = useData<{ sessions: PtySession[]; known?: boolean }>(`${path}?wake=false`, { on: ['vm.resumed', 'vm.started'], poll: 15_000 });
 	const [tabs, setTabs] = useState<Tab[]>([]);
 	const [current, setCurrent] = useState('');
 	const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
@@ -102,6 +102,13 @@ export function Terminals({ vm }: { vm: Vm }) {
 		return <Failure error={list.error} retry={list.reload} what="the terminal sessions" />;
 	if (!list.data && !list.error && !tabs.length)
 		return <Skeleton height={360} />;
+	if (!tabs.length && list.data?.known === false)
+		return (
+			<Empty icon="terminal" title="The VM rests" action={<><Button kind="primary" icon="resume" onClick={onWake}>Resume it</Button> <Button icon="plus" onClick={open}>Resume and open a terminal</Button></>}
+				commands={[{ title: 'On the command line', code: `pando vm pty ${word(vm)}` }]}>
+				Its terminal sessions are in its memory and go on when it does. Looking at this page does not wake it.
+			</Empty>
+		);
 	if (!tabs.length)
 		return (
 			<Empty icon="terminal" title="No terminal yet" action={<Button kind="primary" icon="plus" onClick={open}>{awake(vm) ? 'New terminal' : 'Resume and open a terminal'}</Button>}

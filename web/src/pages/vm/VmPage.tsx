@@ -125,7 +125,7 @@ function One({ id }: { id: string }) {
 			{pending.value.has(`vm:${vm.id}`) && <p class="note warn">It is about to be deleted.</p>}
 			<Tabs label="Parts of the VM" tabs={TABS} current={tab} onChange={(key) => setQuery({ tab: key === 'terminals' ? null : key })}>
 				{/* Terminals stay attached while another tab is looked at. */}
-				<div hidden={tab !== 'terminals'}><Keep shown={tab === 'terminals'}><Terminals vm={vm} /></Keep></div>
+				<div hidden={tab !== 'terminals'}><Keep shown={tab === 'terminals'}><Terminals vm={vm} onWake={onWake} /></Keep></div>
 				<div hidden={tab !== 'code'}><Keep shown={tab === 'code'}><Cells vm={vm} /></Keep></div>
 				{tab === 'files' && <Files vm={vm} onWake={onWake} />}
 				{tab === 'processes' && <Processes vm={vm} onWake={onWake} />}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// languages.mjs - programs of any language on one VM: what it needs is built once, and then taken from the cache
+import { freestyle } from "freestyle";
+import { randomUUID } from "node:crypto";
+
+const quote = (word) => `'${String(word).replaceAll("'", `'\\''`)}'`;
+
+/** What each needs beside the base image, the name of its program's file, and how that is run. */
+export const LANGUAGES = {
+  node: { file: "main.mjs", command: "node main.mjs" },
+  python: { file: "main.py", command: "python3 main.py" },
+  bun: { needs: { runtimes: ["bun"] }, file: "main.ts", command: "bun run main.ts" },
+  deno: { needs: { runtimes: ["deno"] }, file: "main.ts", command: "deno run --no-check main.ts" },
+  ruby: { needs: { aptDeps: ["ruby"] }, file: "main.rb", command: "ruby main.rb" },
+  php: { needs: { aptDeps: ["php-cli"] }, file: "main.php", command: "php main.php" },
+  go: { needs: { aptDeps: ["golang-go"] }, file: "main.go", command: "go run main.go" },
+  java: { needs: { aptDeps: ["default-jdk-headless"] }, file: "Main.java", command: "java Main.java" },
+};
+
+/** A request to the API that the SDK has no method for. */
+async function api(method, path, body) {
+  const base = process.env.FREESTYLE_API_URL ?? "http://127.0.0.1:8787";
+  const headers = { Authorization: `Bearer ${process.env.FREESTYLE_API_KEY}`, "Content-Type": "application/json" };
+  const send = (m, p, b, more = {}) => fetch(base + p, { method: m, headers: { ...headers, ...more }, body: b && JSON.stringify(b) });
+  let r = await send(method, path, body, { "x-freestyle-background-after-secs": "20" });
+  let reply = await r.json();
+  const { requestId } = reply;
+  while (r.status === 202) { // it goes on in the background: packages are being installed
+    await new Promise((done) => setTimeout(done, 1000));
+    r = await send("GET", `/auth/v1/background-requests/${requestId}`);
+    reply = await r.json();
+  }
+  if (!r.ok) throw new Error(`${method} ${path}: ${reply.code}: ${reply.message}`);
+  return reply;
+}
+
+/** A VM for a language. The first one of a language waits for its packages; later ones come from the cache. */
+export async function vmFor(language) {
+  const { needs } = LANGUAGES[language];
+  if (!needs) return (await freestyle.vms.create({ name: language, idleTimeoutSeconds: null })).vm;
+  const { id } = await api("POST", "/v1/vms", { name: language, idleTimeoutSeconds: null, spec: needs });
+  return freestyle.vms.ref({ vmId: id });
+}
+
+/** Runs a program with arguments in a directory of its own, so that many can run at once; throws when it fails. */
+export async function run(vm, language, code, args = []) {
+  const { file, command } = LANGUAGES[language];
+  const dir = `/tmp/run-${randomUUID()}`;
+  await vm.fs.writeTextFile(`${dir}/${file}`, code);
+  const r = await vm.exec({
+    command: `cd ${dir} && ${command} ${args.map(quote).join(" ")}; s=$?; rm -rf ${dir}; exit $s`,
+    timeoutMs: 600_000,
+  });
+  if (r.statusCode !== 0) throw new Error(`${language} exited with ${r.statusCode}:\n${r.stderr || r.stdout}`);
+  return r.stdout;
+}

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two real servers with one PostgreSQL: each sees the other's VMs and touches only its own; one that is stopped or killed loses its VMs and comes back"""
+import os
+import shutil
+import signal
+import sys
+
+import host
+from case import ApiError, Case, limit, wait_for
+from harness import ROOT, Server
+from ports import free_port
+
+sys.path.append(os.path.join(ROOT, "tests/unit"))  # last: files there have the names of files here
+import pg  # noqa: E402
+
+
+class Nodes(Case):
+    own_server = False
+    long = True  # leases have to run out, three times
+
+    @limit(600)
+    def test_two_nodes(self):
+        with pg.Server() as db:
+            os.chmod(db.dir, 0o711)  # the user pando reaches the socket
+            one, two = (self.node(db, name) for name in ("one", "two"))
+            try:
+                one.start()
+                for name in ("secret.key", "api-key"):  # all nodes have the key of secrets; the other one is for this test
+                    shutil.copy(os.path.join(one.dir, name), two.dir)
+                    shutil.chown(os.path.join(two.dir, name), "pando", "pando")
+                two.start()
+                self.see_each_other(one, two)
+                self.own_what_they_make(one, two, db)
+                self.stopped(one, two)
+                self.killed(one, two)
+                self.drained(one, two)
+                self.alone_is_refused(one)
+            finally:
+                two.close()
+                one.close()
+
+    def node(self, db, name):
+        return Server(env={"PANDO_DATABASE": db.url(), "PANDO_NODE_ADDRESS": f"127.0.0.1:{free_port()}", "PANDO_NODE_NAME": name})
+
+    def health(self, s):
+        return {n["name"]: n["health"] for n in s.api("GET", "/v1/cluster")["nodes"]}
+
+    def see_each_other(self, one, two):
+        for s in (one, two):
+            wait_for("both nodes are alive", lambda s=s: self.health(s) == {"one": "alive", "two": "alive"}, 30)
+        c = two.api("GET", "/v1/cluster")
+        self.assertTrue(c["shared"] and c["lease"]["leftMs"] > 0)
+        self.assertEqual([n["self"] for n in c["nodes"]], [False, True])
+
+    def own_what_they_make(self, one, two, db):
+        self.a, self.b = one.create(), two.create()
+        for s in (one, two):  # lists and reads show both, whoever is asked
+            self.assertEqual(set(s.vms()), {self.a, self.b})
+            self.assertEqual({s.state(self.a), s.state(self.b)}, {"running"})
+        one.sh(self.a, "echo kept > /run/x")
+        e = self.refused(503, "NODE_UNAVAILABLE", two.sh, self.a, "true")
+        self.assertIn("is on node", e.message)
+        self.refused(503, "NODE_UNAVAILABLE", two.delete, self.a)
+        snap = one.api("POST", f"/v1/vms/{self.a}/snapshot", {})["snapshotId"]
+        self.refused(503, "NODE_UNAVAILABLE", two.create, snapshotId=snap)
+        c = one.create(snapshotId=snap)  # which did no harm to it
+        one.delete(c)
+        # a key of one node works on the other, until it is revoked
+        key = two.api("POST", "/v1/keys", {"name": "k"})
+        wait_for("the key works", lambda: one.request("GET", "/v1/vms", key=key["key"])[0] == 200, 20)
+        two.api("DELETE", f"/v1/keys/{key['id']}")
+        wait_for("the key is worth nothing", lambda: one.request("GET", "/v1/vms", key=key["key"])[0] == 401, 20)
+        # pandod's end alone ends nothing
+        one.kill9_pandod()
+        self.assertEqual(one.sh(self.a, "cat /run/x").strip(), "kept")
+        self.assertEqual(db.sql("SELECT count(*) FROM vms WHERE node <> home OR epoch <> 1"), "0")
+
+    def stopped(self, one, two):
+        """SIGSTOP for longer than the lease: pando-priv ends the VMs, the other node takes over, and pandod begins anew."""
+        two.post(self.b, "suspend")
+        two.sh(self.b, "echo kept > /root/y; sync")
+        c = two.create()
+        two.post(c, "suspend")
+        pid, qemu = two.pandod_pid(), two.qemu_of(self.b)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_for("its VM has ended", lambda: not host.alive(qemu), 60)
+            wait_for("it is taken over", lambda: one.state(self.b) == "lost", 60)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(one.state(c), "suspended")
+        self.assertEqual(one.state(self.a), "running")
+        two.await_pandod(pid)
+        wait_for("it has joined again", lambda: self.health(one)["two"] == "alive", 60)
+        self.assertEqual(two.state(self.b), "stopped")  # its disk was here all the time
+        self.assertEqual(two.sh(self.b, "cat /root/y").strip(), "kept")
+        self.assertEqual(two.sh(c, "echo awake").strip(), "awake")
+        two.delete(c)
+
+    def killed(self, one, two):
+        """pando-priv and pandod at once: nobody is left to renew, and the VMs end when pando-priv is back."""
+        qemu = two.qemu_of(self.b)
+        for pid in (two.pandod_pid(), two.proc.pid):
+            host.kill(pid, signal.SIGKILL)
+        two.proc.wait(30)
+        wait_for("it is dead", lambda: self.health(one)["two"] == "dead", 90)
+        self.assertEqual(one.state(self.b), "lost")
+        self.refused(409, "CONFLICT", one.api, "DELETE", "/v1/cluster/nodes/two")
+        two.start()
+        self.assertFalse(host.alive(qemu))
+        wait_for("it is back", lambda: self.health(one)["two"] == "alive", 60)
+        self.assertEqual(two.state(self.b), "stopped")
+
+    def drained(self, one, two):
+        two.sh(self.b, "true")
+        one.api("POST", "/v1/cluster/nodes/two/drain", {})
+        wait_for("its VM is suspended", lambda: one.state(self.b) == "suspended", 60)
+        self.refused(503, "NODE_UNAVAILABLE", two.create)
+        one.api("POST", "/v1/cluster/nodes/two/drain", {"drain": False})
+
+        def takes():
+            try:
+                return two.create()
+            except ApiError:
+                return None
+        two.delete(wait_for("it takes VMs again", takes, 30))
+        two.delete(self.b)
+        two.stop()
+        wait_for("it has left", lambda: self.health(one)["two"] == "dead", 30)
+        # its template and nothing else: no VM, no snapshot
+        one.api("DELETE", "/v1/cluster/nodes/two")
+        wait_for("it is forgotten", lambda: list(self.health(one)) == ["one"], 30)
+        one.delete(self.a)
+
+    def alone_is_refused(self, one):
+        one.stop()
+        del one.env["PANDO_NODE_ADDRESS"]
+        one.spawn()
+        self.assertNotEqual(one.proc.wait(60), 0)
+        self.assertIn("set PANDO_NODE_ADDRESS, too", one.log_tail())
