@@ -13,9 +13,9 @@
  * newcomers. As with OpenSSH's MaxStartups this begins before the room is full: from `start`
  * strangers on a newcomer takes somebody's place with a probability of `rate` percent, which grows
  * to certainty at `full`. Unlike there the newcomer is let in: who goes is the oldest of the
- * address that has the most strangers, if it was here for GRACE_MS. If there is nobody like that
- * the room is full of newcomers, and the next one waits in the listen queue until one of them has
- * grown old.
+ * address that has the most strangers, if it was here for GRACE_MS, and if nothing that it sent
+ * is still to be read: then it is this server that is slow. If there is nobody like that the room
+ * is full of newcomers, and the next one waits in the listen queue until one of them has grown old.
  *
  * One address may have `each` strangers, but for this host and the operator's proxies, behind which
  * there are many; the more one of these has beyond that, the shorter is the time they are spared,
@@ -27,6 +27,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/auto.h"
@@ -37,6 +38,8 @@
 #include "base/sock.h"
 
 #define GRACE_MS 500 /* nobody makes room before */
+#define UNREAD_MS 20 /* until it is looked at again whether somebody was read */
+#define UNREAD_MAX_MS 10000
 
 enum visitor_state { VISITOR_STRANGER, VISITOR_IDLE, VISITOR_BUSY, VISITOR_OUT };
 
@@ -148,6 +151,15 @@ static void turn_out(struct lobby *d, struct visitor *v) REQUIRES(&d->lock)
 	shutdown(v->fd, SHUT_RDWR);
 }
 
+/* On a busy machine what came is not read at once. After a request that was refused it never is. */
+static bool has_unread(const struct visitor *v, uint64_t now)
+{
+	int n = 0;
+
+	return !v->heard && now < v->since_ms + UNREAD_MAX_MS &&
+	       ioctl(v->fd, FIONREAD, &n) == 0 && n > 0;
+}
+
 /* When it may be asked to make room; n: strangers of its address. */
 static uint64_t spared_until(const struct lobby *d, const struct visitor *v, uint64_t n)
 {
@@ -168,6 +180,8 @@ static struct visitor *choose(struct lobby *d, const char *net, uint64_t *ret_ne
 
 		if ((net && strcmp(v->net, net) != 0) || n <= most)
 			continue;
+		if (until <= now && has_unread(v, now))
+			until = now + UNREAD_MS;
 		*ret_next = MIN(*ret_next, until);
 		if (until > now)
 			continue;

@@ -307,6 +307,26 @@ static void one_address_has_its_share_of_strangers(void **state)
 	room_close(&r);
 }
 
+/* Whoever has sent something that nobody has read waits for the server, not the server for it. */
+static void who_was_not_read_yet_is_spared(void **state)
+{
+	struct room r;
+
+	room_open(&r, (struct http_strangers){ 4, 100, 4, 4 });
+	for (int i = 0; i < 4; i++)
+		assert_true(room_come(&r, "192.0.2.1"));
+	assert_int_equal(write(r.fds[0][1], "GET / HTTP/1.1\r\n", 16), 16);
+	assert_int_equal(write(r.fds[1][1], "POST", 4), 4);
+	assert_true(lobby_heard(r.l, r.v[1])); /* was refused: what it goes on to send does not count */
+	poll(NULL, 0, 600);
+	for (unsigned i = 1; i < 4; i++) {
+		assert_true(room_come(&r, "192.0.2.2"));
+		assert_true(room_left(&r, i));
+	}
+	assert_false(room_left(&r, 0));
+	room_close(&r);
+}
+
 static void the_busiest_address_makes_room(void **state)
 {
 	unsigned left = 0;
@@ -363,6 +383,7 @@ int main(void)
 		                                setup_proxy, fx_teardown),
 		cmocka_unit_test_setup_teardown(nobody_else_is_believed, setup_rate, fx_teardown),
 		cmocka_unit_test(one_address_has_its_share_of_strangers),
+		cmocka_unit_test(who_was_not_read_yet_is_spared),
 		cmocka_unit_test(the_busiest_address_makes_room),
 		cmocka_unit_test(an_address_that_has_the_room_makes_room_sooner),
 	};
