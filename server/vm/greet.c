@@ -6,7 +6,7 @@
  * So all are greeted at the same time, and the start of the server waits only a moment: most have
  * answered by then, and whoever is still silent is waited for in the background. Meanwhile the
  * VM's lock is held, as by any operation. A VM whose agent did not answer is connected to at its
- * next use.
+ * next use. What the machine has used is read first.
  */
 #include <stdlib.h>
 
@@ -31,6 +31,9 @@ static void greet_one(struct vm *vm_consume)
 	struct err err = { 0 };
 
 	vm_lock(vm);
+	/* Its row has the figures of up to a minute ago. Whoever asks while the lock is held is
+	 * shown what was read last: less than before the restart otherwise. */
+	vm_usage_look(vm);
 	if (!vm->gone && vm->machine && !vm->guest && vm_reconnect(vm, &err) < 0)
 		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; trying again at the next use", err.msg);
 	vm_unlock(vm);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -390,7 +391,7 @@ static int about_vm(struct fake *f, const struct priv_req *q, struct privc_answe
 		a->rep.status = (uint32_t)m->status;
 		return 0;
 	default:
-		a->rep.vm_stats[0] = 1000;
+		a->rep.vm_stats[0] = 1000 + atomic_load(&f->cpu_us);
 		a->rep.vm_stats[1] = a->rep.vm_stats[2] = 1 << 20;
 		return 0;
 	}

@@ -66,6 +66,7 @@ struct fake {
 	struct fake_machine machines[FAKE_MACHINES_MAX];
 	struct fake_fork forks[FAKE_FORKS_MAX];
 	struct fake_slot slots[FAKE_SLOTS_MAX];
+	_Atomic uint64_t cpu_us;       /* more, that every machine has used */
 	int wake_fd;                   /* the network's end of the last vpc.wake; -1: none */
 	uint64_t fence_ms;             /* the last fence */
 	uint32_t fresh_ttl_s, n_fresh; /* the last vpc.fresh, and how many */

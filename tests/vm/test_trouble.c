@@ -185,7 +185,8 @@ static int nobody_there(void *ctx, int fd_consume)
 	return v[0];
 }
 
-/* The server is there before it has given up on a single one of them, and it asks all at once. */
+/* The server is there before it has given up on a single one of them, and it asks all at once.
+ * What they have used is known by then, although it was not saved since. */
 static void silent_agents_hold_up_no_start(void **state)
 {
 	struct rig *r = *state;
@@ -195,6 +196,9 @@ static void silent_agents_hold_up_no_start(void **state)
 
 	for (size_t i = 0; i < SILENT; i++)
 		OK(rig_create(r, NULL, &vm[i], &err));
+	atomic_store(&r->fake->cpu_us, 5000000);
+	OK(vmm_get_used(r->vmm, NULL, vm[0].id, &vm[0], &err));
+	assert_true(vm_usage_total(&vm[0]).cpu_s >= 5);
 	rig_crash(r);
 	times.agent_reconnect = 30000;
 	times.agent_greet = 100;
@@ -209,8 +213,13 @@ static void silent_agents_hold_up_no_start(void **state)
 		struct pollfd p = { .fd = silent_ends[i] };
 
 		assert_int_equal(poll(&p, 1, 0), 0); /* POLLHUP: it was given up on */
-		close(silent_ends[i]);               /* the other end is told, and tries again */
 	}
+	for (size_t i = 0; i < SILENT; i++) {
+		OK(vmm_get_used(r->vmm, NULL, vm[i].id, &vm[i], &err));
+		assert_true(vm_usage_total(&vm[i]).cpu_s >= 5);
+		close(silent_ends[i]); /* the other end is told, and tries again */
+	}
+	atomic_store(&r->fake->cpu_us, 0);
 	for (size_t i = 0; i < SILENT; i++)
 		OK(rig_usable(r, vm[i].id, &err));
 	rig_check(r);
