@@ -10,7 +10,7 @@
  *
  *   - every layer below a point that a VM at rest or a snapshot stands on is a file of the node that
  *     made it, or whole in the bucket;
- *   - what the store calls stored is whole in the bucket;
+ *   - what the store calls stored is whole in the bucket, and a point that was stays so;
  *   - a VM that was claimed stands on what is in the bucket, all of it;
  *   - a VM has one owner, and its epoch grows with each.
  */
@@ -33,10 +33,11 @@
 #include "tests/unit/tmpdir.h"
 
 #define NODES 3
-#define STEPS 1500
+#define STEPS 3000
+#define STEPS_PG 600 /* each is many messages */
 #define VMS 12
 #define SNAPS 6
-#define FILES 8192
+#define FILES 16384
 #define KEEP_MS (INT64_C(3600) * 1000)
 
 static const struct vm_quota no_quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
@@ -46,6 +47,7 @@ struct file {
 	char id[ID_SIZE];
 	bool on[NODES];   /* a node has it */
 	bool bucket;
+	bool whole;      /* a point: all that it stands on was stored once */
 	int64_t gone_ms; /* its row went; 0: it has one */
 };
 struct world {
@@ -394,7 +396,7 @@ static void upload(struct world *w)
 	size_t n = 0;
 
 	be(w, some_node(w));
-	OK(store_uploads(w->s, 4, &u, &n, &err));
+	OK(store_uploads(w->s, 16, &u, &n, &err));
 	for (size_t i = 0; i < n; i++) {
 		struct file *f = file_of(w, u[i].id);
 
@@ -496,11 +498,15 @@ static void check_chain(struct world *w, const char *top)
 static void check_point(struct world *w, const char *id)
 {
 	struct store_point p;
+	int n;
 
 	OK(store_point_get(w->s, id, &p, &err));
 	assert_true(is_somewhere(w, id, p.node, p.stored));
 	check_chain(w, p.mem_layer);
 	check_chain(w, p.disk_layer);
+	n = store_unstored(w->s, id, "", &err);
+	assert_true(n == 0 || (n > 0 && !file_of(w, id)->whole));
+	file_of(w, id)->whole = n == 0;
 }
 
 static void check(struct world *w)
@@ -535,7 +541,7 @@ static void nothing_that_is_needed_is_deleted(void **state)
 		create,  create,  suspend, suspend,   suspend,     freeze_live, freeze_live,
 		resume,  resume,  resume,  resume,    resume,      upload,      upload,
 		upload,  upload,  upload,  collect,   collect,     flatten,     delete_garbage,
-		give_up, give_up, die,     come_back, rewind_lost, delete_vm,
+		give_up, give_up, die,     come_back, rewind_lost, delete_vm,   delete_vm,
 	};
 	static struct world w;
 	struct tmpdir dir;
@@ -550,7 +556,7 @@ static void nothing_that_is_needed_is_deleted(void **state)
 		id_make(NODE_ID_PREFIX, w.node[i]);
 		join(&w, i);
 	}
-	for (int i = 0; i < STEPS; i++) {
+	for (int i = 0; i < (db_is_pg() ? STEPS_PG : STEPS); i++) {
 		steps[pick(ARRAY_SIZE(steps))](&w);
 		w.now += pick(KEEP_MS / 3);
 		check(&w);
@@ -559,8 +565,9 @@ static void nothing_that_is_needed_is_deleted(void **state)
 	              "deleted, %u flattened\n",
 	              w.claims, w.refused, w.deaths, w.removed, w.lost, w.collected, w.deleted,
 	              w.flat);
-	assert_true(w.claims > 10 && w.refused > 10 && w.deaths > 10 && w.removed > 2);
-	assert_true(w.lost > 5 && w.collected > 50 && w.deleted > 20 && w.flat > 5);
+	assert_true(w.claims > 5 && w.refused > 5 && w.deaths > 5 && w.lost > 5);
+	assert_true(w.collected > 50 && w.deleted > 20 && w.flat > 0);
+	assert_true(db_is_pg() || (w.claims > 30 && w.removed > 2 && w.flat > 5));
 	w.s = store_close(w.s);
 	tmpdir_remove(&dir);
 }
