@@ -78,10 +78,14 @@ int nodes_join(const struct conf *c, const struct nodes_self *self, struct store
 
 static void load(void *ctx, struct node_load *ret)
 {
+	struct vmm_objects o;
 	struct vmm_status s;
 
 	vmm_status(parts.vmm, &s);
-	*ret = (struct node_load){ .free_mb = vmm_room_mb(parts.vmm), .running = s.running };
+	vmm_objects(parts.vmm, &o);
+	*ret = (struct node_load){ .free_mb = vmm_room_mb(parts.vmm),
+		                   .running = s.running,
+		                   .pending = (uint32_t)MIN(o.pending, (uint64_t)UINT32_MAX) };
 }
 
 static void drain(void *ctx, bool on)

@@ -178,6 +178,7 @@ json_t *shape_vm_info(const struct vm_info *v)
 	json_object_set_new(j, "vmInstanceId", shape_text(v->instance));
 	json_object_set_new(j, "idleTimeoutSeconds",
 	                    v->idle_timeout_s < 0 ? json_null() : json_integer(v->idle_timeout_s));
+	json_object_set_new(j, "checkpointEverySeconds", json_integer(v->checkpoint_every_s));
 	json_object_set_new(j, "activityThresholdBytes", json_integer(v->activity_threshold));
 	json_object_set_new(j, "countExecAsActivity", json_boolean(v->count_exec));
 	json_object_set_new(j, "workdir", shape_text(v->workdir));

@@ -90,6 +90,10 @@ struct engine_point {
 };
 /* 0, or an error that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
 int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err);
+/* The part of it that needs no file: could machines of that kind continue it? */
+int engine_point_fits(const struct engine_info *i, const struct engine_point *p, struct err *err);
+/* Names of CPUs: is one as good as the other for what was frozen? */
+bool engine_cpu_same(const char *a, const char *b);
 
 struct machine_spawn {
 	const char *instance; /* names process, run directory, jail */

@@ -133,7 +133,6 @@ int engine_file_crc(int fd, uint64_t *ret_bytes, uint32_t *ret_crc, struct err *
 /* cpu.c: fills info.cpu; needs the accelerator and, emulated, the TSC's frequency */
 int engine_cpu_identity(struct engine *e, struct err *err);
 void engine_cpu_of(const char *cpuinfo, char *buf, size_t size);
-bool engine_cpu_same(const char *a, const char *b);
 
 /* probe.c */
 int engine_probe(struct engine *e, const char *wanted, struct err *err);

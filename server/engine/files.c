@@ -266,19 +266,13 @@ void engine_remove_point(struct engine *e, const char *id)
 	remove_file(e, "points", id, ".state");
 }
 
-int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err)
+int engine_point_fits(const struct engine_info *i, const struct engine_point *p, struct err *err)
 {
-	const struct engine_info *i = &e->info;
 	const struct {
 		const char *what, *have, *want;
 	} same[] = { { "QEMU version", i->qemu_version, p->qemu_version },
 		     { "machine", i->machine, p->machine },
 		     { "accelerator", accel_name(i->accel), p->accel } };
-	char path[PATH_MAX];
-	autofd int fd = -1;
-	uint64_t bytes;
-	uint32_t crc;
-	int r;
 
 	for (size_t k = 0; k < ARRAY_SIZE(same); k++)
 		if (strcmp(same[k].have, same[k].want) != 0)
@@ -289,8 +283,18 @@ int engine_point_check(struct engine *e, const struct engine_point *p, struct er
 		return err_tag(err, -EXDEV, ERR_POINT_MISMATCH,
 		               "point %s was frozen on the CPU '%s', this server has '%s'", p->id,
 		               p->cpu, i->cpu);
-	r = engine_path(e, path, sizeof(path), "points", p->id, ".state", err);
-	if (r < 0)
+	return 0;
+}
+
+int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err)
+{
+	char path[PATH_MAX];
+	autofd int fd = -1;
+	uint64_t bytes;
+	uint32_t crc;
+	int r = engine_point_fits(&e->info, p, err);
+
+	if (r < 0 || (r = engine_path(e, path, sizeof(path), "points", p->id, ".state", err)) < 0)
 		return r;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

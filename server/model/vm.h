@@ -22,7 +22,8 @@
  * @VM_SUSPENDING: being frozen to be suspended; calls wait for the lock.
  * @VM_SUSPENDED: a point with memory; no process.
  * @VM_STOPPED: disk layers only; no process.
- * @VM_LOST: its layers are damaged or gone; it can only be deleted.
+ * @VM_LOST: its layers are damaged or gone, or its node is; it can be deleted, or rewound to a point
+ *	that is left of its past.
  * @VM_BUILDING: its spec is being applied (vm/stage.h); only the builder uses it. Others get
  *	STILL_CREATING, delete cancels the build. Next: RUNNING, or gone.
  */
@@ -72,6 +73,7 @@ struct vm_info {
 	int64_t last_network_ms;    /* wall clock; 0: never */
 	int64_t delete_at_ms;       /* wall clock; 0: never */
 	int64_t idle_timeout_s;     /* -1: disabled */
+	int64_t checkpoint_every_s; /* 0: no checkpoints */
 	int64_t activity_threshold; /* in bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;

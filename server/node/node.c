@@ -153,6 +153,7 @@ static void renew(struct node *n)
 		h.load(h.ctx, &load);
 	n->self.free_mb = load.free_mb;
 	n->self.running = load.running;
+	n->self.pending = load.pending;
 	r = store_node_renew(n->beside, &n->self, &beat, &err);
 	mutex_lock(&n->lock);
 	if (r >= 0) {

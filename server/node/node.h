@@ -32,7 +32,7 @@ void node_self_name(char ret[NODE_NAME_SIZE]);
 bool node_name_valid(const char *name);
 
 struct node_load {
-	uint32_t free_mb, running;
+	uint32_t free_mb, running, pending;
 };
 struct node_conf {
 	struct store_node self;         /* id, name, address, version, vcpus, mem_mb */

@@ -121,7 +121,8 @@ int store_point_get(struct store *s, const char *id, struct store_point *ret, st
 int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, struct err *err);
 /*
  * After flattening: points that use `from`, and layers on top of it, use `to` instead, which has
- * the same contents. VMs keep the name they know.
+ * the same contents. VMs keep the name they know. Of a node: its own points and layers; those that
+ * are stored only if `to` is stored, too.
  */
 int store_point_swap_layer(struct store *s, const char *from, const char *to, struct err *err);
 
@@ -149,7 +150,11 @@ struct store_vm {
 	                       a reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
 	char origin[ID_SIZE]; /* the point it is recreated from, or "" */
-	/* Who may write the row, since how many owners, and who has its layers; "": no nodes. */
+	/* Frozen while it ran, so that there is something to go back to; or "". The second one is
+	 * kept until the first is stored. */
+	char checkpoint[ID_SIZE], checkpoint_before[ID_SIZE];
+	/* Who may write the row, since how many owners, and who made its layers; "": no nodes. node
+	 * "" and home: given up, whoever is asked for it claims it (store_claim.h). */
 	char node[ID_SIZE], home[ID_SIZE];
 	uint64_t epoch;
 	char why[16]; /* not in the row: what this change is due to, for webhooks; or "" */

@@ -7,8 +7,10 @@
  * marked by a recursive query and all other layers are deleted in one statement. The foreign
  * keys are a second check: a layer that is still referenced cannot be deleted.
  *
- * A node collects its own points and layers only: what other nodes hold is in their memory, and
- * their files are theirs. Layers stand on layers of the same node.
+ * A node collects the points and layers that it made, and no others: what it holds is in its memory.
+ * Those that other nodes made it uses by name, so a row of it refers to them from the moment in which
+ * anybody was told that they are used; until then a collection by their maker makes its transaction
+ * fail, and nothing is lost. Their files are copies, which cache.c drops.
  *
  * What may have objects in the object store leaves a row of garbage (store_object.c) in the same
  * transaction: once the row of a layer is gone nobody else knows of its objects.
@@ -30,6 +32,8 @@ static const char delete_points[] =
         " NOT EXISTS (SELECT 1 FROM vms WHERE vms.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.base_point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.origin = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.checkpoint = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.checkpoint_before = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM snapshots WHERE snapshots.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM templates WHERE templates.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM spec_layers WHERE spec_layers.point = points.id)"
@@ -44,6 +48,8 @@ static const char delete_layers[] =
         " UNION SELECT base_mem FROM vms WHERE base_mem IS NOT NULL"
         " UNION SELECT disk_layer FROM vms WHERE disk_layer IS NOT NULL"
         " UNION SELECT id FROM held"
+        " UNION SELECT c.parent FROM layers c JOIN layers p ON c.parent = p.id"
+        " WHERE c.node <> $1 AND p.node = $1" /* as long as that node has not collected it */
         " UNION SELECT l.parent FROM layers l JOIN live ON l.id = live.id"
         " WHERE l.parent IS NOT NULL)"
         "DELETE FROM layers WHERE NOT EXISTS"
@@ -121,8 +127,9 @@ static int write_left(struct store *s, const struct objects_left *o, const char 
 	return r;
 }
 
-static int delete_returning(struct store *s, const char *sql, char (**ret_ids)[ID_SIZE],
-                            size_t *ret_n, struct objects_left *left, struct err *err)
+static int delete_returning(struct store *s, const char *node, const char *sql,
+                            char (**ret_ids)[ID_SIZE], size_t *ret_n, struct objects_left *left,
+                            struct err *err)
 {
 	autoquery struct query q = { 0 };
 	size_t cap = 0;
@@ -130,7 +137,7 @@ static int delete_returning(struct store *s, const char *sql, char (**ret_ids)[I
 
 	if (r < 0)
 		return r;
-	query_bind_text(&q, s->node);
+	query_bind_text(&q, node);
 	while ((r = query_step(&q, err)) > 0) {
 		if (*ret_n == cap) {
 			size_t want = cap ? 2 * cap : 16;
@@ -150,7 +157,7 @@ static int delete_returning(struct store *s, const char *sql, char (**ret_ids)[I
 	return r < 0 ? r : query_read_end(&q, err);
 }
 
-static int delete_points_mending(struct store *s, struct store_garbage *g,
+static int delete_points_mending(struct store *s, const char *node, struct store_garbage *g,
                                  struct objects_left *left, struct err *err)
 {
 	autofree struct gone_point *gone = NULL;
@@ -160,7 +167,7 @@ static int delete_points_mending(struct store *s, struct store_garbage *g,
 
 	if (r < 0)
 		return r;
-	query_bind_text(&q, s->node);
+	query_bind_text(&q, node);
 	while ((r = query_step(&q, err)) > 0) {
 		if (n == cap) {
 			void *p = reallocarray(gone, cap ? 2 * cap : 16, sizeof(*gone));
@@ -194,12 +201,33 @@ void store_garbage_done(struct store_garbage *g)
 	*g = (struct store_garbage){ 0 };
 }
 
+static int collect(struct store *s, const char *node, int64_t now_ms, struct store_garbage *g,
+                   struct err *err)
+{
+	AUTO(objects_left_done) struct objects_left points = { 0 };
+	AUTO(objects_left_done) struct objects_left layers = { 0 };
+	int r;
+
+	if ((r = delete_points_mending(s, node, g, &points, err)) < 0 ||
+	    (r = delete_returning(s, node, delete_layers, &g->layers, &g->n_layers, &layers,
+	                          err)) < 0 ||
+	    (r = write_left(s, &points, "points", now_ms, err)) < 0)
+		return r;
+	return write_left(s, &layers, "layers", now_ms, err);
+}
+
+int collect_node_locked(struct store *s, const char *node, struct err *err)
+{
+	AUTO(store_garbage_done) struct store_garbage g = { 0 };
+	int r = run(s, "DELETE FROM held", err);
+
+	return r < 0 ? r : collect(s, node, clock_wall_ms(), &g, err);
+}
+
 int store_collect_at(struct store *s, const char *const *held_points, size_t n_points,
                      const char *const *held_layers, size_t n_layers, int64_t now_ms,
                      struct store_garbage *ret, struct err *err)
 {
-	AUTO(objects_left_done) struct objects_left points = { 0 };
-	AUTO(objects_left_done) struct objects_left layers = { 0 };
 	AUTO(store_garbage_done) struct store_garbage g = { 0 };
 	autotx struct tx t = { 0 };
 	int r;
@@ -207,10 +235,7 @@ int store_collect_at(struct store *s, const char *const *held_points, size_t n_p
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = run(s, "DELETE FROM held", err)) < 0 ||
 	    (r = hold(s, held_points, n_points, err)) < 0 ||
 	    (r = hold(s, held_layers, n_layers, err)) < 0 ||
-	    (r = delete_points_mending(s, &g, &points, err)) < 0 ||
-	    (r = delete_returning(s, delete_layers, &g.layers, &g.n_layers, &layers, err)) < 0 ||
-	    (r = write_left(s, &points, "points", now_ms, err)) < 0 ||
-	    (r = write_left(s, &layers, "layers", now_ms, err)) < 0 || (r = tx_commit(&t, err)) < 0)
+	    (r = collect(s, s->node, now_ms, &g, err)) < 0 || (r = tx_commit(&t, err)) < 0)
 		return err_wrap(err, r, "collect unused layers");
 	*ret = g;
 	g = (struct store_garbage){ 0 };

@@ -217,6 +217,8 @@ int node_holds_locked(struct store *s, struct err *err);
 int node_owns_locked(struct store *s, const struct store_vm *v, struct err *err);
 /* After VMs were added: is the account within its quotas, counted over all nodes? -EDQUOT */
 int node_quota_locked(struct store *s, const char *account, struct err *err);
+/* store_gc.c: points and layers of a node whose process is gone, that nothing refers to. */
+int collect_node_locked(struct store *s, const char *node, struct err *err);
 /* A row that was added is this node's. */
 int node_mark_locked(struct store *s, const char *sql, const char *id, struct err *err);
 /* What a node was building has failed. */
@@ -232,7 +234,13 @@ const char *node_key(const struct store *s, const char *key, char ret[NODE_KEY_S
 /* The reverse, in place. */
 void node_key_strip(const struct store *s, char *key);
 
-extern const struct table vm_table, snapshot_table, point_table, layer_table;
+extern const struct table vm_table, snapshot_table, point_table, layer_table, node_table;
+/* store_claim.c: how many files of that point, and of that layer and all below it, are not in the
+ * object store; "": none asked for. */
+int unstored_locked(struct store *s, const char *point, const char *layer, struct err *err);
+/* The same of what a VM at rest wakes from: a suspended one from its point, a stopped one from its
+ * disk. */
+int unstored_vm_locked(struct store *s, const struct store_vm *v, struct err *err);
 
 /* ---- store_tree.c ---- */
 /* Before points are deleted: their children get the nearest remaining ancestor as
@@ -256,7 +264,7 @@ extern const char *const audit_migrations[];
 extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
         migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
-extern const char migration_30[];                                       /* store_schema_30.c */
+extern const char migration_30[], migration_31[];                       /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

@@ -8,7 +8,8 @@
  * this process, and the VM's row must have this node and the epoch under which it is known here.
  * Both rows are locked by that until the transaction ends, so a takeover comes before or after it.
  *
- * Points, layers, templates and cached spec layers belong to the node that has their files.
+ * Points, layers, templates and cached spec layers belong to the node that made them. Once they are in
+ * the object store other nodes can use them; they are collected by their maker, or by who removed it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -36,8 +37,13 @@ static const struct col node_cols[] = {
 	COL_AT(COL_U32, store_node, mem_mb, "mem_mb"),
 	COL_AT(COL_U32, store_node, free_mb, "free_mb"),
 	COL_AT(COL_U32, store_node, running, "running"),
+	COL_AT(COL_U32, store_node, pending, "pending"),
+	COL_AT(COL_TEXT, store_node, qemu_version, "qemu_version"),
+	COL_AT(COL_TEXT, store_node, machine, "machine"),
+	COL_AT(COL_TEXT, store_node, cpu, "cpu"),
+	COL_AT(COL_TEXT, store_node, accel, "accel"),
 };
-static const struct table node_table = {
+const struct table node_table = {
 	.name = "nodes",
 	.cols = node_cols,
 	.n_cols = ARRAY_SIZE(node_cols),
@@ -173,7 +179,8 @@ static int refuse_twin(struct store *s, const struct store_node *n, struct err *
 static int adopt_rows(struct store *s, const char *id, struct err *err)
 {
 	static const char *const mine[] = {
-		"UPDATE vms SET node = $1, home = $1, epoch = 1 WHERE node = ''",
+		/* not those that a node gave up */
+		"UPDATE vms SET node = $1, home = $1, epoch = 1 WHERE node = '' AND epoch = 0",
 		"UPDATE layers SET node = $1 WHERE node = ''",
 		"UPDATE points SET node = $1 WHERE node = ''",
 		"UPDATE builds SET node = $1 WHERE node = ''",
@@ -196,7 +203,7 @@ static int adopt_rows(struct store *s, const char *id, struct err *err)
 static int check_adoption(struct store *s, bool adopt, struct err *err)
 {
 	int n = query_count(s,
-	                    "SELECT (SELECT COUNT(*) FROM vms WHERE node = '') + "
+	                    "SELECT (SELECT COUNT(*) FROM vms WHERE node = '' AND epoch = 0) + "
 	                    "(SELECT COUNT(*) FROM layers WHERE node = '')",
 	                    NULL, err);
 
@@ -274,8 +281,9 @@ int store_node_renew(struct store *s, const struct store_node *n, struct store_b
 	LOCK_SCOPE(&s->lock);
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
-	                    "UPDATE nodes SET beat = beat + 1, free_mb = $1, running = $2 "
-	                    "WHERE id = $3 AND gen = $4 AND alive = 1 RETURNING draining",
+	                    "UPDATE nodes SET beat = beat + 1, free_mb = $1, running = $2, "
+	                    "pending = $3 WHERE id = $4 AND gen = $5 AND alive = 1 "
+	                    "RETURNING draining",
 	                    err);
 
 	*ret = (struct store_beat){ 0 };
@@ -283,6 +291,7 @@ int store_node_renew(struct store *s, const struct store_node *n, struct store_b
 		return r;
 	query_bind_i64(&q, n->free_mb);
 	query_bind_i64(&q, n->running);
+	query_bind_i64(&q, n->pending);
 	query_bind_text(&q, n->id);
 	query_bind_i64(&q, (int64_t)n->gen);
 	if ((r = query_step(&q, err)) <= 0)
@@ -420,77 +429,20 @@ int store_node_drain(struct store *s, const char *id, bool drain, struct err *er
 	return r < 0 ? r : r == 0 ? row_missing(&node_table, id, err) : 0;
 }
 
-/* What it had in the object store is deleted as after any collection. */
-static int objects_left_locked(struct store *s, const char *node, struct err *err)
+int store_node_kind(struct store *s, const struct store_node *kind, struct err *err)
 {
-	static const char *const left[] = {
-		("INSERT INTO object_garbage (object, chunks, at_ms) "
-		 "SELECT 'points/' || id, chunks, CAST($2 AS BIGINT) FROM points "
-		 "WHERE node = $1 AND chunks > 0 ON CONFLICT DO NOTHING"),
-		("INSERT INTO object_garbage (object, chunks, at_ms) "
-		 "SELECT 'layers/' || id, chunks, CAST($2 AS BIGINT) FROM layers "
-		 "WHERE node = $1 AND chunks > 0 ON CONFLICT DO NOTHING"),
-	};
-	const char *args[2] = { node };
-	char now[24];
-	int r = 0;
+	const char *args[] = { kind->qemu_version, kind->machine, kind->cpu, kind->accel, s->node };
+	LOCK_SCOPE(&s->lock);
+	int r = run_text(s,
+	                 "UPDATE nodes SET qemu_version = $1, machine = $2, cpu = $3, accel = $4 "
+	                 "WHERE id = $5",
+	                 args, ARRAY_SIZE(args), err);
 
-	snprintf(now, sizeof(now), "%" PRId64, clock_wall_ms());
-	args[1] = now;
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(left); i++)
-		r = run_text(s, left[i], args, 2, err);
 	return MIN(r, 0);
 }
 
-/* Everything that only its files had. */
-static int lose_all(struct store *s, const char *node, struct err *err)
+int store_node_vms(struct store *s, const char *id, struct err *err)
 {
-	static const char *const then[] = {
-		("UPDATE snapshots SET point = NULL, state = 'lost', "
-		 "failure = 'its node was removed' "
-		 "WHERE point IN (SELECT id FROM points WHERE node = $1)"),
-		"DELETE FROM templates WHERE key LIKE CAST($1 AS TEXT) || '/%'",
-		"DELETE FROM spec_layers WHERE key LIKE CAST($1 AS TEXT) || '/%'",
-		"DELETE FROM points WHERE node = $1",
-		"DELETE FROM layers WHERE node = $1",
-	};
-	autofree void *rows = NULL;
-	size_t n = 0;
-	int r = row_list(s, &vm_table, "WHERE node = $1", &node, 1, &rows, &n, err);
-
-	for (size_t i = 0; r >= 0 && i < n; i++)
-		r = vm_bury_locked(s, (const struct store_vm *)rows + i, "lost", err);
-	if (r >= 0 && (r = run_fail_locked(s, node, err)) >= 0)
-		r = objects_left_locked(s, node, err);
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(then); i++)
-		r = run_text(s, then[i], &node, 1, err);
-	return MIN(r, 0);
-}
-
-int store_node_remove(struct store *s, const char *id, bool lose, struct err *err)
-{
-	autotx struct tx t = { 0 };
-	struct store_node row;
-	int r, vms = 0, snaps = 0;
-
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &node_table, id, &row, err)) < 0 ||
-	    (vms = query_count(s, "SELECT COUNT(*) FROM vms WHERE node = $1", id, err)) < 0 ||
-	    (snaps = query_count(s,
-	                         "SELECT COUNT(*) FROM snapshots WHERE point IN "
-	                         "(SELECT id FROM points WHERE node = $1)",
-	                         id, err)) < 0)
-		return MIN(r, MIN(vms, snaps));
-	if (row.alive)
-		return err_tag(err, -EBUSY, ERR_CONFLICT,
-		               "node '%s' is alive: stop it first; if it does not answer any more, "
-		               "wait until the others have seen that (%s)",
-		               row.name, "'pando node list'");
-	if ((vms || snaps) && !lose)
-		return err_tag(err, -EBUSY, ERR_CONFLICT,
-		               "only node '%s' has the files of %d VMs and %d snapshots: start it "
-		               "again, or remove it together with them",
-		               row.name, vms, snaps);
-	if ((r = lose_all(s, id, err)) < 0 || (r = row_delete(s, &node_table, id, err)) < 0)
-		return r;
-	return tx_commit(&t, err);
+	LOCK_SCOPE(&s->lock);
+	return query_count(s, "SELECT COUNT(*) FROM vms WHERE node = $1", id, err);
 }

@@ -32,7 +32,10 @@ struct store_node {
 	int64_t joined_ms; /* by its own clock */
 	char version[32];
 	uint32_t vcpus, mem_mb;    /* of the machine */
-	uint32_t free_mb, running; /* memory; VMs: as of its last beat */
+	/* As of its last beat: memory, VMs that run, files that are to be uploaded. */
+	uint32_t free_mb, running, pending;
+	/* Its machines: what it can thaw. "" before it said so, and of an older version. */
+	char qemu_version[64], machine[160], cpu[64], accel[8];
 };
 
 /*
@@ -66,9 +69,14 @@ int store_node_find(struct store *s, const char *name, struct store_node *ret, s
 int store_node_reap(struct store *s, const struct store_node *seen, unsigned *ret_lost,
                     struct err *err);
 int store_node_drain(struct store *s, const char *id, bool drain, struct err *err);
+/* What this node's machines are frozen with: kind's qemu_version, machine, cpu and accel. */
+int store_node_kind(struct store *s, const struct store_node *kind, struct err *err);
+/* VMs whose owner it is, whatever they are doing; or -errno. */
+int store_node_vms(struct store *s, const char *id, struct err *err);
 /*
- * A dead node that does not come back. -EBUSY while it lives; while it has VMs or snapshots, unless
- * lose is set: then they are deleted, or lost.
+ * A dead node that does not come back. -EBUSY while it lives; while it has VMs or snapshots that are
+ * not in the object store, unless lose is set: then they are deleted, or lost. The others are
+ * anybody's, and what they stand on is this node's. store_remove.c
  */
 int store_node_remove(struct store *s, const char *id, bool lose, struct err *err);
 
@@ -79,7 +87,7 @@ void store_vm_own(struct store *s, struct store_vm *v);
 /* This node's id, or "". */
 const char *store_node_id(const struct store *s);
 
-/* Which node has the files of a point: today only that one can use it. "": no nodes. */
+/* Which node made a point. "": no nodes. */
 int store_point_node(struct store *s, const char *point, char ret[ID_SIZE], struct err *err);
 /* The owner of a VM, and its state; of any account. -ENOENT */
 struct store_owner {

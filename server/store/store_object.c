@@ -8,8 +8,9 @@
  * when that is old enough. Ids are never used again, so what is garbage stays garbage: a clock that
  * jumps can only take objects from under somebody who is still reading them.
  *
- * A node uploads and drops what it has itself. Any of them deletes garbage: two that do it at a
- * time find nothing left to do, at worst.
+ * A node uploads what it made itself, and fetches what is stored, whoever made it. Any of them
+ * deletes garbage: two that do it at a time find nothing left to do, at worst. Of nodes the disks of
+ * stopped VMs are uploaded, too, so that another one can boot them.
  *
  * Keys of owners are made when they are first needed, and sealed like all secrets.
  */
@@ -144,12 +145,16 @@ int store_object_key(struct store *s, const char *account, uint8_t ret[STORE_OBJ
 /* Points that are to last: a fork's are not, and cached specs can be made again. */
 #define LASTING                                                             \
 	"(EXISTS (SELECT 1 FROM vms WHERE vms.point = p.id)"                \
+	" OR EXISTS (SELECT 1 FROM vms WHERE vms.checkpoint = p.id)"        \
+	" OR EXISTS (SELECT 1 FROM vms WHERE vms.checkpoint_before = p.id)" \
 	" OR EXISTS (SELECT 1 FROM snapshots WHERE snapshots.point = p.id)" \
 	" OR EXISTS (SELECT 1 FROM templates WHERE templates.point = p.id))"
 #define NEEDED                                                                                 \
 	"WITH RECURSIVE need (id) AS ("                                                        \
 	" SELECT p.mem_layer FROM points p WHERE p.mem_layer IS NOT NULL AND " LASTING         \
 	" UNION SELECT p.disk_layer FROM points p WHERE p.disk_layer IS NOT NULL AND " LASTING \
+	" UNION SELECT disk_layer FROM vms WHERE disk_layer IS NOT NULL AND state = 'stopped'" \
+	" AND node <> ''"                                                                      \
 	" UNION SELECT l.parent FROM layers l JOIN need ON l.id = need.id"                     \
 	" WHERE l.parent IS NOT NULL)"
 #define LAYERS_DUE \
@@ -299,26 +304,30 @@ int store_layers_idle(struct store *s, char (**ret_ids)[ID_SIZE], size_t *ret_n,
 {
 	LOCK_SCOPE(&s->lock);
 	autoquery struct query q = { 0 };
+	char own[NODE_KEY_SIZE];
 	int r;
 
 	r = query_begin(&q, s,
 	                "WITH RECURSIVE busy (id) AS ("
-	                " SELECT base_mem FROM vms WHERE base_mem IS NOT NULL"
+	                " SELECT base_mem FROM vms WHERE base_mem IS NOT NULL AND node = $1"
 	                " AND state NOT IN ('suspended', 'stopped', 'lost')"
 	                " UNION SELECT disk_layer FROM vms WHERE disk_layer IS NOT NULL"
-	                " AND state NOT IN ('suspended', 'stopped', 'lost')"
+	                " AND node = $1 AND state NOT IN ('suspended', 'stopped', 'lost')"
 	                " UNION SELECT p.mem_layer FROM points p JOIN templates ON templates.point"
 	                " = p.id WHERE p.mem_layer IS NOT NULL"
+	                " AND templates.key LIKE CAST($2 AS TEXT)"
 	                " UNION SELECT p.disk_layer FROM points p JOIN templates ON templates.point"
 	                " = p.id WHERE p.disk_layer IS NOT NULL"
+	                " AND templates.key LIKE CAST($2 AS TEXT)"
 	                " UNION SELECT l.parent FROM layers l JOIN busy ON l.id = busy.id"
 	                " WHERE l.parent IS NOT NULL)"
-	                "SELECT id FROM layers WHERE stored = 1 AND node = $1"
+	                "SELECT id FROM layers WHERE stored = 1"
 	                " AND NOT EXISTS (SELECT 1 FROM busy WHERE busy.id = layers.id)",
 	                err);
 	if (r < 0)
 		return r;
 	query_bind_text(&q, s->node);
+	query_bind_text(&q, node_key(s, "%", own));
 	return read_ids(&q, ret_ids, ret_n, err);
 }
 

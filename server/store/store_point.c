@@ -111,6 +111,11 @@ static int check_same_kind(struct store *s, const char *from, const char *to, st
 	return 0;
 }
 
+/* With nodes: their own rows only, and what others can fetch stays what they can fetch. */
+#define SWAP(table, column)                                                                      \
+	"UPDATE " table " SET " column " = $1 WHERE " column " = $2 AND node = $3 AND (node = '' OR " \
+	"stored = 0 OR EXISTS (SELECT 1 FROM layers f WHERE f.id = $1 AND f.stored = 1))"
+
 static int swap_in(struct store *s, const char *sql, const char *to, const char *from,
                    struct err *err)
 {
@@ -121,6 +126,7 @@ static int swap_in(struct store *s, const char *sql, const char *to, const char 
 		return r;
 	query_bind_text(&q, to);
 	query_bind_text(&q, from);
+	query_bind_text(&q, s->node);
 	return query_run(&q, err);
 }
 
@@ -150,12 +156,9 @@ int store_point_swap_layer(struct store *s, const char *from, const char *to, st
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = check_same_kind(s, from, to, err)) < 0 ||
-	    (r = swap_in(s, "UPDATE points SET mem_layer = $1 WHERE mem_layer = $2", to, from,
-	                 err)) < 0 ||
-	    (r = swap_in(s, "UPDATE points SET disk_layer = $1 WHERE disk_layer = $2", to, from,
-	                 err)) < 0 ||
-	    (r = swap_in(s, "UPDATE layers SET parent = $1 WHERE parent = $2 AND id <> $1", to,
-	                 from, err)) < 0 ||
+	    (r = swap_in(s, SWAP("points", "mem_layer"), to, from, err)) < 0 ||
+	    (r = swap_in(s, SWAP("points", "disk_layer"), to, from, err)) < 0 ||
+	    (r = swap_in(s, SWAP("layers", "parent") " AND id <> $1", to, from, err)) < 0 ||
 	    (r = count_depths_from(s, to, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

@@ -37,3 +37,17 @@ const char migration_30[] =
         "ALTER TABLE background_requests ADD COLUMN node TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE script_runs ADD COLUMN node TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE cron_executions ADD COLUMN node TEXT NOT NULL DEFAULT '';";
+
+/* What machines of a node are frozen with, and what it has left to give up; checkpoints of VMs
+ * (no references: programs of before do not know the rule, and store_gc.c keeps it). */
+const char migration_31[] =
+        "ALTER TABLE nodes ADD COLUMN qemu_version TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE nodes ADD COLUMN machine TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE nodes ADD COLUMN cpu TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE nodes ADD COLUMN accel TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE nodes ADD COLUMN pending BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN checkpoint_every_s BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN checkpoint TEXT;"
+        "ALTER TABLE vms ADD COLUMN checkpoint_before TEXT;"
+        "CREATE INDEX vms_checkpoint ON vms (checkpoint);"
+        "CREATE INDEX vms_checkpoint_before ON vms (checkpoint_before);";

@@ -83,6 +83,9 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_TEXT, store_vm, node, "node"),
 	COL_AT(COL_U64, store_vm, epoch, "epoch"),
 	COL_AT(COL_TEXT, store_vm, home, "home"),
+	COL_AT(COL_I64, store_vm, info.checkpoint_every_s, "checkpoint_every_s"),
+	COL_AT(COL_REF, store_vm, checkpoint, "checkpoint"),
+	COL_AT(COL_REF, store_vm, checkpoint_before, "checkpoint_before"),
 };
 const struct table vm_table = {
 	.name = "vms",

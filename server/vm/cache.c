@@ -144,6 +144,68 @@ uint64_t cache_drop(struct vmm *m, uint64_t bytes)
 	return freed;
 }
 
+/* ---- copies of what other nodes made ---- */
+
+void cache_fetched(struct stored *s, enum object_kind kind, const char *id)
+{
+	LOCK_SCOPE(&s->lock);
+
+	if (s->n_fetched == s->cap_fetched) {
+		size_t cap = s->cap_fetched ? 2 * s->cap_fetched : 64;
+		void *p = reallocarray(s->fetched, cap, sizeof(*s->fetched));
+
+		if (!p)
+			return; /* the next start finds it */
+		s->fetched = p;
+		s->cap_fetched = cap;
+	}
+	s->fetched[s->n_fetched] = (struct fetched){ .kind = kind };
+	snprintf(s->fetched[s->n_fetched++].id, ID_SIZE, "%s", id);
+}
+
+/* Nobody here can ask for it by name any more, unless he holds it. */
+static bool remove_gone(struct vmm *m, const struct fetched *f)
+{
+	struct store_layer l;
+	struct store_point p;
+	bool gone;
+
+	rwlock_wrlock(&m->gc);
+	gone = (f->kind == OBJECT_LAYER ? store_layer_get(m->store, f->id, &l, NULL)
+	                                : store_point_get(m->store, f->id, &p, NULL)) == -ENOENT &&
+	       !is_held(m, f->id);
+	if (gone && f->kind == OBJECT_LAYER)
+		engine_remove_layer(m->engine, f->id);
+	else if (gone)
+		engine_remove_point(m->engine, f->id);
+	rwlock_unlock(&m->gc);
+	return gone;
+}
+
+void cache_forget_gone(struct vmm *m)
+{
+	struct stored *s = m->stored;
+	struct fetched f;
+	size_t i = 0;
+
+	for (;;) {
+		mutex_lock(&s->lock);
+		if (i >= s->n_fetched) {
+			mutex_unlock(&s->lock);
+			return;
+		}
+		f = s->fetched[i];
+		mutex_unlock(&s->lock);
+		if (!remove_gone(m, &f)) {
+			i++;
+			continue;
+		}
+		mutex_lock(&s->lock);
+		s->fetched[i] = s->fetched[--s->n_fetched]; /* only this thread takes away */
+		mutex_unlock(&s->lock);
+	}
+}
+
 /* What all layers take here. */
 static uint64_t taken(struct vmm *m)
 {

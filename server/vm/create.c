@@ -61,6 +61,7 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	i->count_exec = o->count_exec;
 	i->delete_at_ms = vm_delete_at(o->delete_after_s > 0 ? o->delete_after_s : -1);
 	i->recreate = o->recreate;
+	i->checkpoint_every_s = o->checkpoint_every_s;
 	i->self = o->self;
 	i->persistence = o->persistence;
 }

@@ -38,6 +38,11 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	return 0;
 }
 
+static int not_there(const char *id, struct err *err)
+{
+	return err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.40s'", id);
+}
+
 int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kept, struct err *err)
 {
 	struct vm_info i;
@@ -46,6 +51,12 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kep
 
 	if (ret_kept)
 		*ret_kept = false;
+	if (r == -ENOENT) {
+		r = elsewhere_claim(m, account, id, CLAIM_TO_DELETE, err);
+		if (r < 0)
+			return r;
+		r = r ? vmm_find(m, account, id, &vm, err) : not_there(id, err);
+	}
 	if (r < 0)
 		return elsewhere_error(m, account, id, r, err);
 	vm_copy_info(vm, &i);
@@ -56,7 +67,7 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kep
 		return 0;
 	r = vmm_lock_soon(m, account, id, &vm, err);
 	if (r == -ENOENT) /* whoever deletes twice finds nothing */
-		return err_tag(err, r, ERR_VM_NOT_FOUND, "no VM '%.40s'", id);
+		return not_there(id, err);
 	if (r < 0)
 		return r;
 	r = vm_delete_locked(vm, "deleted", err);

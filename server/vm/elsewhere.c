@@ -3,8 +3,9 @@
  * elsewhere.c - VMs that another node owns: seen in the store, never in the table
  *
  * The table of VMs has those of this node only, so no verb can reach another's. Lists and reads
- * show the others as their rows say. Whose layers are reachable is decided in one place,
- * layers_here(): today a VM's layers are files of its home.
+ * show the others as their rows say. One that nobody runs comes into the table by a claim (claim.c).
+ * Layers that another node made are used like our own if there is an object store: fetch.c brings
+ * what is stored, and says so if it is not.
  *
  * Without nodes nothing here asks the store.
  */
@@ -16,28 +17,23 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "store/store_node.h"
+#include "store/store_claim.h"
 #include "vm/elsewhere.h"
-#include "vm/vm_internal.h"
+#include "vm/stored.h"
 
 static bool has_nodes(struct vmm *m)
 {
 	return *store_node_id(m->store);
 }
 
-bool layers_here(struct vmm *m, const char *home)
+int layers_need(struct vmm *m, const char *point, const char *node, struct err *err)
 {
-	return !*home || strcmp(home, store_node_id(m->store)) == 0;
-}
-
-int layers_need(struct vmm *m, const char *point, const char *home, struct err *err)
-{
-	return layers_here(m, home)
+	return m->stored || !*node || strcmp(node, store_node_id(m->store)) == 0
 	               ? 0
 	               : err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
 	                         "the layers of point %s are on node %s, and nothing else has "
 	                         "them: ask that node",
-	                         point, home);
+	                         point, node);
 }
 
 bool vmm_has(struct vmm *m, const char *id)
@@ -60,8 +56,24 @@ int elsewhere_error(struct vmm *m, const char *account, const char *id, int r, s
 
 	if (!elsewhere_get(m, account, id, &row))
 		return r;
+	if (!*row.node)
+		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+		               "VM %s is on its way to another node: try again", id);
 	return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
 	               "VM %s is on node %s, and this call works only there", id, row.node);
+}
+
+bool elsewhere_rests(struct vmm *m, const char *account, const char *id, struct vm_info *ret)
+{
+	struct store_found f;
+
+	if (!has_nodes(m) || store_vm_look(m->store, id, &f, NULL) < 0 || f.owned ||
+	    (account && strcmp(f.row.info.account, account) != 0) ||
+	    (f.row.info.state != VM_SUSPENDED && f.row.info.state != VM_STOPPED &&
+	     f.row.info.state != VM_LOST))
+		return false;
+	*ret = f.row.info;
+	return true;
 }
 
 int elsewhere_append(struct vmm *m, const char *account, struct vm_info **v, size_t *n,
@@ -132,6 +144,7 @@ static bool has_disk(struct vmm *m, const struct store_vm *row)
 int elsewhere_come_back(struct vm *vm, struct err *err)
 {
 	struct store_vm *row = &vm->row;
+	int r;
 
 	if (!has_nodes(vm->m) || row->info.state != VM_LOST || row->epoch <= 1 ||
 	    !has_disk(vm->m, row))
@@ -139,7 +152,10 @@ int elsewhere_come_back(struct vm *vm, struct err *err)
 	vm_log(vm, LOG_LV_WARN, "was lost with its node, which is back: stopped, the disk is kept");
 	row->info.point[0] = row->base_point[0] = row->base_mem[0] = '\0';
 	vm->exit_why = "crashed";
-	return vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
+	r = vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
+	if (r == 0)
+		vm_store_disk(vm);
+	return r;
 }
 
 uint32_t vmm_room_mb(struct vmm *m)

@@ -23,6 +23,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
+#include "store/store_node.h"
 #include "vm/stored.h"
 
 struct fetch {
@@ -177,6 +178,8 @@ static void finish(struct vmm *m, struct fetch *f, int r, struct err *err)
 		r = explain(f, r, err);
 	} else {
 		metrics_since(METRIC_OBJECT_FETCH, 0, f->t0);
+		if (*store_node_id(m->store))
+			cache_fetched(s, f->kind, f->id);
 		log_obj(LOG_LV_INFO, f->kind == OBJECT_LAYER ? "layer" : "point", f->id,
 		        "fetched from the object store: %llu KB in %llu ms",
 		        (unsigned long long)f->t.bytes >> 10,
@@ -197,6 +200,7 @@ static int look_up(struct vmm *m, enum object_kind kind, const char *id, char *a
 {
 	struct store_layer l;
 	struct store_point p;
+	const char *node;
 	bool stored;
 	int r;
 
@@ -204,15 +208,22 @@ static int look_up(struct vmm *m, enum object_kind kind, const char *id, char *a
 		if ((r = store_layer_get(m->store, id, &l, err)) < 0)
 			return r;
 		stored = l.stored;
+		node = l.node;
 		*bytes = l.bytes;
 		snprintf(account, ACCOUNT_SIZE, "%s", l.account);
 	} else {
 		if ((r = store_point_get(m->store, id, &p, err)) < 0)
 			return r;
 		stored = p.stored;
+		node = p.node;
 		*bytes = p.state_bytes;
 		snprintf(account, ACCOUNT_SIZE, "%s", p.account);
 	}
+	if (!stored && strcmp(node, store_node_id(m->store)) != 0)
+		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+		               "%s %s is on node %s and not in the object store (yet): try again "
+		               "later, or ask that node",
+		               kind == OBJECT_LAYER ? "layer" : "the state of point", id, node);
 	return stored;
 }
 

@@ -19,7 +19,8 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "vm/vm_internal.h"
+#include "store/store_node.h"
+#include "vm/stored.h"
 
 /* vm->lock held. */
 static void change_over(struct vm *vm, const char *from, const struct engine_chain *old,
@@ -104,7 +105,14 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 		rwlock_rdlock(&m->gc);
 		r = vmm_hold(m, l.id, err);
 		added = r == 0 && (r = store_layer_add(m->store, &l, err)) == 0;
-		if (added)
+		/* Other nodes can fetch the old ones: then the new one first, or they are left. A VM
+		 * that shortens its own chain does not wait for that. */
+		if (added && !own && m->stored && *store_node_id(m->store)) {
+			rwlock_unlock(&m->gc);
+			r = upload_layer(m, l.id, err);
+			rwlock_rdlock(&m->gc);
+		}
+		if (added && r == 0)
 			r = store_point_swap_layer(m->store, top, l.id, err);
 		rwlock_unlock(&m->gc);
 		if (!added) /* no collector will ever hear of it */

@@ -179,7 +179,7 @@ static void child_row(const struct fork_job *job, const struct vm_fork_opts *o, 
 	row->info.instance[0] = '\0';
 	row->info.point[0] = '\0';
 	row->info.recreate = false; /* it was not made from anything that could be kept */
-	row->origin[0] = '\0';
+	row->origin[0] = row->checkpoint[0] = row->checkpoint_before[0] = '\0';
 	row->slot = -1;
 	if (persistence)
 		row->info.persistence = *persistence;

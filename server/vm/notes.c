@@ -32,6 +32,7 @@ int64_t vm_delete_at(int64_t after_s)
 int vmm_change(struct vmm *m, const char *account, const char *id, const struct vm_change *c,
                struct vm_info *ret, struct err *err)
 {
+	char checkpoint[2][ID_SIZE];
 	struct vm_info before;
 	struct vm *vm;
 	bool renamed;
@@ -40,17 +41,23 @@ int vmm_change(struct vmm *m, const char *account, const char *id, const struct 
 	if (r < 0)
 		return r;
 	before = vm->row.info;
+	memcpy(checkpoint[0], vm->row.checkpoint, ID_SIZE);
+	memcpy(checkpoint[1], vm->row.checkpoint_before, ID_SIZE);
 	renamed = c->name && strcmp(c->name, before.name) != 0;
 	if (renamed)
 		snprintf(vm->row.info.name, sizeof(vm->row.info.name), "%s", c->name);
 	if (c->delete_after_s != VM_LEAVE)
 		vm->row.info.delete_at_ms = vm_delete_at(c->delete_after_s);
+	if (c->checkpoint_every_s != VM_LEAVE)
+		vm_set_checkpoints(vm, c->checkpoint_every_s);
 	if (c->self_given)
 		vm->row.info.self = c->self | (before.self & VM_SELF_CHILD);
 	vm_apply_opts(vm, &c->opts);
 	r = vm_set_state(vm, vm->row.info.state, NULL, 0, NULL, err);
 	if (r < 0) {
 		vm->row.info = before;
+		memcpy(vm->row.checkpoint, checkpoint[0], ID_SIZE);
+		memcpy(vm->row.checkpoint_before, checkpoint[1], ID_SIZE);
 	} else {
 		struct err why = { 0 };
 

@@ -13,6 +13,7 @@ struct vm_change {
 	const char *name; /* NULL: as it is; "": none */
 	struct vm_start_opts opts;
 	int64_t delete_after_s; /* from now on; -1: never; VM_LEAVE: as it is */
+	int64_t checkpoint_every_s; /* VM_LEAVE: as it is; 0: none, and there are none any more */
 	bool self_given;        /* self is what it may do to itself from now on */
 	uint32_t self;
 };

@@ -12,6 +12,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "net/gate.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 #define BOOTED_MS 60000 /* services of a VM that was booted are up after so long */
@@ -52,10 +53,12 @@ int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], str
 	struct vm *vm;
 	int r = vmm_find(m, NULL, id, &vm, err);
 
-	if (r < 0)
+	if (r < 0 && !elsewhere_rests(m, NULL, id, &i))
 		return r;
-	vm_copy_info(vm, &i);
-	vm_unref(vm);
+	if (r == 0) {
+		vm_copy_info(vm, &i);
+		vm_unref(vm);
+	}
 	snprintf(ret_account, ACCOUNT_SIZE, "%s", i.account);
 	return 0;
 }

@@ -10,6 +10,10 @@
  * Its own past is every snapshot of its ancestry and every snapshot that was taken of it: also the
  * one that a rewind kept, which is no ancestor of where the rewind led, so that it can be undone.
  *
+ * Without a snapshot it goes to its newest point, which may be a suspend or checkpoint that has no name:
+ * also one that was lost with its node or by damage, which then rests there. Of that one nothing is
+ * kept.
+ *
  * What it was before is kept as a snapshot unless the caller says otherwise. For a stopped VM
  * that means a boot, as every snapshot of a stopped VM does.
  */
@@ -20,6 +24,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "vm/elsewhere.h"
 #include "vm/tree.h"
 #include "vm/vm_internal.h"
 
@@ -166,7 +171,9 @@ static int rewind_locked(struct vm *vm, const char *point, const char *snapshot_
 	struct engine_point p;
 	int r = 0;
 
-	if (from != VM_RUNNING && from != VM_SUSPENDED && from != VM_STOPPED)
+	if (from == VM_LOST)
+		keep = false; /* there is no present */
+	else if (from != VM_RUNNING && from != VM_SUSPENDED && from != VM_STOPPED)
 		return err_tag(err, -EBUSY, ERR_CONFLICT, "VM %s is %s and cannot be rewound",
 		               vm->row.info.id, vm_state_name(from));
 	if (from == VM_RUNNING)
@@ -204,13 +211,14 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	uint64_t t0 = clock_ms();
 	char point[ID_SIZE];
 	struct vm *vm;
-	int r = vmm_lock(m, account, id, &vm, err);
+	int r = elsewhere_claim(m, account, id, CLAIM_TO_REWIND, err);
 
-	if (r < 0)
+	if (r < 0 || (r = vmm_lock(m, account, id, &vm, err)) < 0)
 		return r;
 	*ret = (struct vm_rewind){ 0 };
-	r = snapshot_point(m, account, snapshot_id, point, NULL, err);
-	if (r == 0)
+	if (!snapshot_id)
+		r = vm_last_point(vm, point, err);
+	else if ((r = snapshot_point(m, account, snapshot_id, point, NULL, err)) == 0)
 		r = check_past(vm, snapshot_id, point, err);
 	if (r == 0 && (r = vmm_point_hold(m, point, err)) == 0) {
 		r = rewind_locked(vm, point, snapshot_id, keep, ret, err);
@@ -218,7 +226,7 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	}
 	if (r == 0) {
 		vm_copy_info(vm, &ret->vm);
-		vm_log(vm, LOG_LV_INFO, "rewound to %s in %llu ms", snapshot_id,
+		vm_log(vm, LOG_LV_INFO, "rewound to %s in %llu ms", snapshot_id ? snapshot_id : point,
 		       (unsigned long long)(clock_ms() - t0));
 	}
 	vm_unlock(vm);

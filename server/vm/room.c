@@ -442,10 +442,15 @@ bool vmm_spare(struct vmm *m, uint32_t mem_mb)
 	       (!m->conf.disk_budget_mb || used_mb + mb < m->conf.disk_budget_mb);
 }
 
-int vmm_need_size(struct vmm *m, uint32_t mem_mb, struct err *err)
+uint64_t vmm_need_mb(const struct vmm *m, uint32_t mem_mb)
 {
 	/* A guest's kernel describes every page before it does anything else. */
-	uint64_t need_mb = m->conf.vm_reserve_mb + mem_mb / GUEST_PAGES_PART;
+	return m->conf.vm_reserve_mb + mem_mb / GUEST_PAGES_PART;
+}
+
+int vmm_need_size(struct vmm *m, uint32_t mem_mb, struct err *err)
+{
+	uint64_t need_mb = vmm_need_mb(m, mem_mb);
 	struct host_mem h;
 
 	if (!host_mem(&h))

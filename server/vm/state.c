@@ -24,7 +24,7 @@ static const uint32_t vm_next[VM_STATE_MAX] = {
 	[VM_SUSPENDING] = BIT(VM_SUSPENDED) | BIT(VM_RUNNING) | BIT(VM_STOPPED),
 	[VM_SUSPENDED]  = BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_STOPPED) | BIT(VM_LOST),
 	[VM_STOPPED]    = BIT(VM_STOPPED) | BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_LOST),
-	[VM_LOST]       = BIT(VM_STOPPED), /* emptied, to be made anew */
+	[VM_LOST]       = BIT(VM_STOPPED) | BIT(VM_SUSPENDED), /* emptied, to be made anew; rewound */
 	[VM_BUILDING]   = BIT(VM_BUILDING) | BIT(VM_RUNNING),
 };
 /* clang-format on */

@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 /* Somebody who would rather kill it may do so meanwhile. */
@@ -62,6 +63,8 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 	r = vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
 	if (r < 0) /* its machine is gone either way */
 		vm_enter_unsaved(vm, VM_STOPPED);
+	else
+		vm_store_disk(vm);
 	return r;
 }
 

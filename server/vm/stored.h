@@ -33,6 +33,11 @@ struct stored {
 		int64_t ms;        /* wall clock */
 	} * used GUARDED_BY(lock); /* owned; USED_MAX */
 	size_t n_used GUARDED_BY(lock);
+	struct fetched {
+		char id[ID_SIZE];
+		enum object_kind kind;
+	} * fetched GUARDED_BY(lock); /* owned; those that others may collect */
+	size_t n_fetched GUARDED_BY(lock), cap_fetched GUARDED_BY(lock);
 	struct store_uploads_sum due GUARDED_BY(lock); /* at the last look */
 	char bad[UPLOADS_BAD_MAX][ID_SIZE];            /* upload.c's thread only */
 	size_t n_bad;
@@ -43,6 +48,8 @@ int stored_new(struct vmm *m, struct err *err);
 int stored_begin(struct vmm *m, struct err *err); /* the thread */
 void stored_end(struct vmm *m);                   /* waits for it; m->stopping is set */
 void stored_free(struct vmm *m);
+/* One layer now, held by the caller. */
+int upload_layer(struct vmm *m, const char *id, struct err *err);
 /* There may be something to upload. */
 void stored_soon(struct vmm *m);
 
@@ -61,3 +68,6 @@ void cache_used(struct stored *s, const struct engine_chain *c);
 /* Files that may go, the least recently used first, until so many bytes are free. */
 uint64_t cache_drop(struct vmm *m, uint64_t bytes);
 void cache_keep(struct vmm *m); /* drops what is above the bound */
+/* A file of another node's came; when that node has collected its row, it goes. */
+void cache_fetched(struct stored *s, enum object_kind kind, const char *id);
+void cache_forget_gone(struct vmm *m);

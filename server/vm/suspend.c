@@ -8,6 +8,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 #include "vm/vpc.h"
 
@@ -154,7 +155,10 @@ void vmm_drain(struct vmm *m, bool on)
 {
 	mutex_lock(&m->lock);
 	m->draining = on;
+	cond_broadcast(&m->cond); /* ends the last one */
 	mutex_unlock(&m->lock);
-	if (on)
-		suspend_each(m, "drain", /* builds= */ false);
+	if (!on)
+		return;
+	suspend_each(m, "drain", /* builds= */ false);
+	drain_give_up(m);
 }

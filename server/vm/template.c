@@ -2,7 +2,8 @@
 /*
  * template.c - the point every default VM is thawed from, and those of other sizes (sizes.c)
  *
- * Looked for in three places: the store (an earlier start made it), the cache
+ * Looked for in four places: the store (an earlier start made it), the object store (another
+ * node did), the cache
  * directory (another data directory on this machine made it), and else made:
  * the base image is cold booted once, the agent says hello, systemd says
  * "running", a few commands warm the guest's page cache, and the machine is
@@ -18,6 +19,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "guest/guest_code.h"
+#include "store/store_claim.h"
+#include "vm/stored.h"
 #include "vm/template.h"
 
 static void note_state(struct vmm *m, const char *state, const char *text)
@@ -233,6 +236,24 @@ static int build(struct vmm *m, const struct template_job *j, struct err *err)
 	return r;
 }
 
+/* One that another node has made and stored: VMs of both then stand on the same layers. */
+static bool adopt(struct vmm *m, const struct template_job *j, char point[ID_SIZE])
+{
+	struct err err = { 0 };
+	int r = m->stored ? store_template_adopt(m->store, j->key, point, &err) : 0;
+
+	if (r > 0) {
+		note(m, j, "fetching another node's template");
+		r = template_check(m, point, &err);
+		if (r == 0)
+			return true;
+		store_template_drop(m->store, j->key, point, NULL);
+	}
+	if (r < 0)
+		log_obj(LOG_LV_WARN, "template", j->key, "of another node is not used: %s", err.msg);
+	return false;
+}
+
 int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID_SIZE],
                   struct err *err)
 {
@@ -247,6 +268,8 @@ int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID
 		log_obj(LOG_LV_WARN, "template", j->key, "cannot be used and is created again: %s",
 		        err->msg);
 	}
+	if (adopt(m, j, point))
+		goto ready;
 	r = template_import(m, j, err);
 	if (r == 0)
 		r = store_template_get(m->store, j->key, point, err);

@@ -28,6 +28,7 @@
 #define AGAIN_MS 1000u      /* the first pause after a failure */
 #define AGAIN_MAX_MS 60000u /* the longest */
 #define GARBAGE_AT_ONCE 64u
+#define FORGET_MS 60000 /* between two looks at copies whose rows have gone */
 #define SWEEP_MS (24 * 3600 * 1000u)
 #define SWEEP_FIRST_MS (10 * 60 * 1000u) /* after the start, when there is other work */
 
@@ -94,6 +95,20 @@ static int transfer(struct vmm *m, const struct store_upload *u, struct err *err
 	return r < 0 ? r : store_upload_done(m->store, u->kind, u->id, err);
 }
 
+int upload_layer(struct vmm *m, const char *id, struct err *err)
+{
+	struct store_upload u = { .kind = OBJECT_LAYER };
+	struct store_layer l;
+	int r = store_layer_get(m->store, id, &l, err);
+
+	if (r < 0 || (r = seal(m, &l, err)) < 0)
+		return r;
+	u.bytes = l.bytes;
+	snprintf(u.id, sizeof(u.id), "%s", l.id);
+	snprintf(u.account, sizeof(u.account), "%s", l.account);
+	return transfer(m, &u, err);
+}
+
 static int upload(struct vmm *m, const struct store_upload *u, struct err *err)
 {
 	uint64_t t0 = clock_ms();
@@ -106,6 +121,10 @@ static int upload(struct vmm *m, const struct store_upload *u, struct err *err)
 	if (r == 0)
 		r = transfer(m, u, err);
 	vmm_release(m, u->id);
+	mutex_lock(&m->lock);
+	m->upload_ended = true; /* for a drain */
+	cond_broadcast(&m->cond);
+	mutex_unlock(&m->lock);
 	if (r == 0)
 		log_obj(LOG_LV_DEBUG, u->kind == OBJECT_LAYER ? "layer" : "point", u->id,
 		        "stored: %llu KB in %llu ms", (unsigned long long)u->bytes >> 10,
@@ -230,12 +249,16 @@ static bool rest(struct vmm *m, uint64_t until, bool early)
 	return !m->stopping;
 }
 
-static int round_of(struct vmm *m, uint64_t *sweep_at, struct err *err)
+static int round_of(struct vmm *m, uint64_t *sweep_at, uint64_t *forget_at, struct err *err)
 {
 	int r = upload_some(m, err);
 
 	if (r == 0)
 		r = delete_garbage(m, err);
+	if (r == 0 && deadline_left(*forget_at) == 0) {
+		cache_forget_gone(m);
+		*forget_at = deadline_in(FORGET_MS);
+	}
 	if (r == 0 && deadline_left(*sweep_at) == 0 && (r = sweep(m, err)) == 0)
 		*sweep_at = deadline_in(SWEEP_MS);
 	return r;
@@ -244,13 +267,13 @@ static int round_of(struct vmm *m, uint64_t *sweep_at, struct err *err)
 static void *upload_main(void *arg)
 {
 	struct vmm *m = arg;
-	uint64_t sweep_at = deadline_in(SWEEP_FIRST_MS);
+	uint64_t sweep_at = deadline_in(SWEEP_FIRST_MS), forget_at = deadline_in(FORGET_MS);
 	unsigned again = AGAIN_MS;
 	bool go_on = true;
 
 	while (go_on) {
 		struct err err = { 0 };
-		int r = round_of(m, &sweep_at, &err);
+		int r = round_of(m, &sweep_at, &forget_at, &err);
 
 		look_at_due(m);
 		cache_keep(m);
@@ -323,6 +346,7 @@ void stored_free(struct vmm *m)
 	m->stored = NULL;
 	mutex_unshared(&s->lock);
 	free(s->used);
+	free(s->fetched);
 	cond_destroy(&s->done);
 	mutex_destroy(&s->lock);
 	free(s);

@@ -84,6 +84,7 @@ struct vm {
 	uint64_t disk_look_ms;       /* QEMU's disk is not asked before; vm->lock */
 	struct priv_slot_stats nic;  /* at the keeper's last look; vm->lock */
 	uint64_t nic_ms;             /* clock_ms() of it; 0: none yet; vm->lock */
+	uint64_t checkpoint_ms;      /* clock_ms() of the last one; 0: none of this machine; vm->lock */
 	struct vm_ring *ring;        /* owned; NULL: none; its last hour: history.c; m->lock */
 	uint32_t mem_kb, private_kb; /* of QEMU, at history.c's last look; m->lock */
 	unsigned forked;             /* number in the name of its last fork; vm->lock */
@@ -150,6 +151,7 @@ struct vmm {
 	uint64_t forked;                                /* VMs, from seeds; m->lock */
 	char template_state[16] GUARDED_BY(lock), template_note[256] GUARDED_BY(lock);
 	struct err template_err;
+	struct mutex claim;   /* one VM of another node at a time: claim.c; before all but a VM's */
 	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
 	struct mutex quota;   /* see quota.c */
 	struct quota_held {
@@ -168,7 +170,7 @@ struct vmm {
 	struct history *history; /* owned; likewise */
 	struct greet *greet;     /* owned; NULL: none */
 	struct stored *stored;   /* owned: stored.h; NULL: no object store */
-	bool upload_wanted GUARDED_BY(lock);
+	bool upload_wanted GUARDED_BY(lock), upload_ended GUARDED_BY(lock);
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
 	struct rwlock debts_lock;             /* see debt.c; before m->lock */
@@ -331,6 +333,7 @@ int vmm_need_memory(struct vmm *m, unsigned count, struct err *err);
 /* The same for one VM of that memory that does not fit this host at all, or cannot be booted on it
  * now. */
 int vmm_need_size(struct vmm *m, uint32_t mem_mb, struct err *err);
+uint64_t vmm_need_mb(const struct vmm *m, uint32_t mem_mb);
 /* What the template of a VM with so much memory takes on the disk, about. */
 uint32_t vmm_template_mb(uint32_t mem_mb);
 /* Disk and memory for making one are there, and nobody will miss them. */
@@ -537,6 +540,12 @@ struct guest *hidden_guest(struct hidden *h); /* borrowed */
 void hidden_end(struct hidden *h);
 /* The server ends: no new ones, and calls into those that are there fail. */
 void hidden_end_all(struct vmm *m);
+
+/* checkpoint.c; vm->lock held */
+void vm_look_at_checkpoint(struct vm *vm); /* keeper */
+void vm_set_checkpoints(struct vm *vm, int64_t every_s);
+/* The newest point of its past, but for the one it rests on, that can be thawed here. -ENOENT */
+int vm_last_point(struct vm *vm, char ret[ID_SIZE], struct err *err);
 
 /* flatten.c */
 #define CHAIN_SHORTEN_AT 12 /* layers: a freeze makes room first */

@@ -214,6 +214,12 @@ static int lock_or_cut(struct vmm *m, const char *account, const char *id, uint3
 	struct vm_info i;
 	int r = vmm_find(m, account, id, &vm, err);
 
+	if (r == -ENOENT) {
+		r = elsewhere_claim(m, account, id, CLAIM_TO_USE, err);
+		if (r < 0)
+			return r;
+		r = r ? vmm_find(m, account, id, &vm, err) : -ENOENT;
+	}
 	if (r < 0)
 		return vmm_gone(m, account, id, err);
 	vm_copy_info(vm, &i);
@@ -285,6 +291,8 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 	struct vm *vm;
 	int r = vmm_find(m, account, id, &vm, err);
 
+	if (r == -ENOENT && elsewhere_rests(m, account, id, ret))
+		return 0;
 	if (r < 0)
 		return elsewhere_error(m, account, id, r, err);
 	vm_copy_info(vm, ret);
@@ -425,11 +433,8 @@ static int load_all(struct vmm *m, struct err *err)
 	if (r == 0)
 		r = store_vm_list(m->store, NULL, &rows, &n, err);
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		struct vm *vm;
+		struct vm *vm = vm_new(m, &rows[i]);
 
-		if (!layers_here(m, rows[i].home))
-			continue;
-		vm = vm_new(m, &rows[i]);
 		r = vm ? vm_net_load(vm, err) : err_set(err, -ENOMEM, "load VMs: out of memory");
 		if (r == 0)
 			r = vmm_insert(m, vm, err);
@@ -474,6 +479,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	m->wake_pipe[0] = m->wake_pipe[1] = -1;
 	mutex_init(&m->lock, "vmm");
 	mutex_init(&m->quota, "vmm quota");
+	mutex_init(&m->claim, "vmm claim");
 	mutex_init(&m->tunnels, "vmm tunnels");
 	rwlock_init(&m->gc, "vmm gc");
 	rwlock_init(&m->debts_lock, "vmm debts");
@@ -490,6 +496,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		r = knock_new(m, err);
 	if (r == 0)
 		r = stored_new(m, err);
+	if (r == 0)
+		r = elsewhere_kind(m, err);
 	if (r == 0)
 		r = load_all(m, err);
 	if (r == 0)
@@ -570,6 +578,7 @@ struct vmm *vmm_free(struct vmm *m)
 	rwlock_destroy(&m->debts_lock);
 	rwlock_destroy(&m->seed_lock);
 	mutex_destroy(&m->quota);
+	mutex_destroy(&m->claim);
 	mutex_destroy(&m->tunnels);
 	mutex_destroy(&m->lock);
 	free(m->ca_pem);

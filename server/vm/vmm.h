@@ -92,9 +92,19 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 int vmm_wait_template(struct vmm *m, struct err *err);
 /* Freezes every running VM, so that the next start resumes them with their memory. */
 void vmm_suspend_all(struct vmm *m);
-/* The same for a node that is being drained: it takes no new VMs, but what is used is resumed. */
+/*
+ * The same for a node that is being drained: it takes no new VMs. With an object store it returns when
+ * all VMs at rest are stored and given up, or the drain ends; without, what is used is resumed here.
+ */
 void vmm_drain(struct vmm *m, bool on);
 bool vmm_draining(struct vmm *m);
+/*
+ * Which node should have a VM that no living one has: 1 with its id, this node's if it can continue
+ * the VM, else that of the roomiest that can (and this one's, who says why not, if none can). 0: a
+ * living node has it, this one included, or there is no such VM.
+ */
+int vmm_claimant(struct vmm *m, const char *account, const char *id, char ret_node[ID_SIZE],
+                 struct err *err);
 /* Memory that VMs could have, in MiB. */
 uint32_t vmm_room_mb(struct vmm *m);
 /* Does this process have the VM? Another node may have it, or nobody. */

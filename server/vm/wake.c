@@ -7,6 +7,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err)
@@ -88,9 +89,11 @@ int vm_wake(struct vm *vm, struct err *err)
 		return 0;
 	if (from == VM_LOST)
 		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD,
-		               "VM %s is lost: its layers are damaged", vm->row.info.id);
-	r = quota_start(vm, err);
-	if (r < 0) {
+		               "VM %s is lost: its layers are damaged or gone; it can be rewound to "
+		               "what is left of its past",
+		               vm->row.info.id);
+	r = from == VM_SUSPENDED || from == VM_STOPPED ? drain_blocks(vm, err) : 0;
+	if (r < 0 || (r = quota_start(vm, err)) < 0) {
 		metrics_add(METRIC_VM_FAILURES, LABEL_OP_RESUME, 1);
 		return r;
 	}

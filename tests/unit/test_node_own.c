@@ -112,9 +112,10 @@ static void a_node_stores_its_own(void **state)
 	OK(store_upload_begin(f->t, OBJECT_LAYER, l.id, 3, &err));
 	OK(store_upload_done(f->t, OBJECT_LAYER, l.id, &err));
 	OK(store_template_drop(f->t, "key", p.id, &err));
-	OK(store_layers_idle(f->s, &idle, &n, &err));
-	assert_int_equal(n, 0);
+	OK(store_layers_idle(f->s, &idle, &n, &err)); /* it may have a copy */
+	assert_int_equal(n, 1);
 	free(idle);
+	idle = NULL;
 	OK(store_layers_idle(f->t, &idle, &n, &err));
 	assert_int_equal(n, 1);
 	free(idle);

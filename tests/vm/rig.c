@@ -122,13 +122,17 @@ static int open_store(struct rig *r, struct err *err)
 	int k;
 
 	snprintf(dir.path, sizeof(dir.path), "%s", r->data_dir);
-	if ((k = store_open(db_at(&dir, "pando.db", where, sizeof(where)), &r->store, err)) < 0)
+	if ((k = r->opts.open ? r->opts.open(r, err)
+	                      : store_open(db_at(&dir, "pando.db", where, sizeof(where)),
+	                                   &r->store, err)) < 0)
 		return k;
 	c.create = !store_is_sealed(r->store);
 	if ((k = secrets_open(&c, &r->secrets, err)) < 0 ||
 	    (k = store_unlock(r->store, r->secrets, err)) < 0)
 		return k;
-	return secrets_settle(r->secrets, err);
+	if ((k = secrets_settle(r->secrets, err)) < 0)
+		return k;
+	return r->opts.join ? r->opts.join(r, err) : 0;
 }
 
 struct rig *rig_new(const struct rig_opts *o)
@@ -268,6 +272,8 @@ void rig_stop(struct rig *r)
 	r->gates = gates_free(r->gates);
 	r->engine = engine_free(r->engine);
 	r->priv = privc_free(r->priv);
+	if (r->opts.leave)
+		r->opts.leave(r);
 	store_close(r->store);
 	r->store = NULL;
 	r->secrets = secrets_close(r->secrets);

@@ -41,6 +41,12 @@ struct rig_opts {
 	const char *ca;                   /* that guests are to trust, in PEM; or NULL */
 	const char *objects;              /* URL of an object store; NULL: none */
 	const char *data_dir;             /* one that is there, and stays; NULL: one of its own */
+	/* Instead of a database of its own: opens r->store; afterwards, with its secrets unlocked; and
+	 * before it is closed. Or NULL, all three. */
+	int (*open)(struct rig *r, struct err *err);
+	int (*join)(struct rig *r, struct err *err);
+	void (*leave)(struct rig *r);
+	void *own; /* theirs */
 	void (*prepare)(
 	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
 };

@@ -326,9 +326,9 @@ ROUTE(GET, "/v1/vms/{vm_id}/tree", SCOPE_VM_READ, NO_BODY, api_vm_tree, 0,
       "The tree around one VM")
 DOC(REPLY, "Tree")
 ROUTE(POST, "/v1/vms/{vm_id}/rewind", SCOPE_VM_WRITE, KIB(64), api_vm_rewind, 0,
-      "Rewind a VM to an ancestor snapshot")
+      "Rewind a VM to an ancestor snapshot, or with null to the newest point of its past")
 DOC(BODY, "Rewind")
-DOC(REPLY, "{id: string, snapshotId: string, state: VmState, previousSnapshotId: string | null, vmInstanceId: string | null, generation: int}")
+DOC(REPLY, "{id: string, snapshotId: string | null, state: VmState, previousSnapshotId: string | null, vmInstanceId: string | null, generation: int}")
 DOC(FAILS, "BAD_REQUEST INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND SOURCE_SNAPSHOT_LOST SOURCE_SNAPSHOT_DELETED CONFLICT STILL_CREATING VM_IS_SUSPENDING "
     "RESUMED_VM_NON_RESPONSIVE VM_EXIT_DURING_START VM_START_TIMEOUT INSUFFICIENT_SWAP VM_LIMIT_EXCEEDED VCPU_OVER_PLAN_LIMIT "
     "MEMORY_STORAGE_QUOTA_EXCEEDED ROOTFS_STORAGE_QUOTA_EXCEEDED TOTAL_VM_LIMIT_EXCEEDED VM_LIMIT_EXCEEDED SNAPSHOT_LIMIT_EXCEEDED "
@@ -416,7 +416,7 @@ DOC(FAILS, "SUSPEND_FAILED_VM_RESUMED")
 ROUTE(POST, "/v1/self/rewind", SCOPE_FROM_VM, KIB(4), api_self_rewind, 0,
       "Rewind this VM to a snapshot")
 DOC(BODY, "Rewind")
-DOC(REPLY, "{id: string, snapshotId: string, state: VmState, previousSnapshotId: string | null, vmInstanceId: string | null, generation: int}")
+DOC(REPLY, "{id: string, snapshotId: string | null, state: VmState, previousSnapshotId: string | null, vmInstanceId: string | null, generation: int}")
 DOC(FAILS, "BAD_REQUEST INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND")
 ROUTE(GET, "/v1/self/children", SCOPE_FROM_VM, NO_BODY, api_self_children, 0,
       "VMs that this VM made, and those they made")

@@ -102,7 +102,7 @@ struct rewind_body {
 	bool keep;
 };
 static const struct json_field rewind_fields[] = {
-	JSON_FIELD_STR(rewind_body, snapshot_id, "snapshotId", JSON_REQUIRED),
+	JSON_FIELD_STR(rewind_body, snapshot_id, "snapshotId", JSON_REQUIRED | JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_BOOL, rewind_body, keep, "keep", JSON_NULLABLE, 0, 0),
 };
 JSON_TABLE(Rewind, rewind_fields);
@@ -116,16 +116,19 @@ int rewind_vm(struct request *req, struct reply *res, const char *id, struct err
 	if ((r = request_fields(req, ERR_BAD_REQUEST, rewind_fields, ARRAY_SIZE(rewind_fields), &b,
 	                        err)) < 0)
 		return r;
-	reply_extra(res, "snapshotId", shape_output(b.snapshot_id, strlen(b.snapshot_id)));
-	if (!id_valid("sc-", b.snapshot_id))
+	reply_extra(res, "snapshotId",
+	            *b.snapshot_id ? shape_output(b.snapshot_id, strlen(b.snapshot_id))
+	                           : json_null());
+	if (*b.snapshot_id && !id_valid("sc-", b.snapshot_id))
 		return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
 		               "'snapshotId' must be 'sc-' and 20 letters and digits");
-	r = vmm_rewind(deps_of(req)->vmm, who_of(req)->account, id, b.snapshot_id, b.keep, &w, err);
+	r = vmm_rewind(deps_of(req)->vmm, who_of(req)->account, id,
+	               *b.snapshot_id ? b.snapshot_id : NULL, b.keep, &w, err);
 	if (r < 0)
 		return r;
 	return reply_json(res,
-	                  json_pack("{s:s, s:s, s:s, s:o, s:o, s:I}", "id", w.vm.id, "snapshotId",
-	                            b.snapshot_id, "state", vm_state_name(w.vm.state),
+	                  json_pack("{s:s, s:o, s:s, s:o, s:o, s:I}", "id", w.vm.id, "snapshotId",
+	                            shape_text(b.snapshot_id), "state", vm_state_name(w.vm.state),
 	                            "previousSnapshotId", shape_text(w.previous), "vmInstanceId",
 	                            shape_text(w.vm.instance), "generation",
 	                            (json_int_t)w.vm.generation),

@@ -30,7 +30,7 @@ struct create_body {
 	enum json_presence idle_seen;
 	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env, *self, *ports;
 	bool wait, count_exec, recreate;
-	int64_t wait_s, delete_after;
+	int64_t wait_s, delete_after, checkpoint;
 };
 static const struct json_field create_fields[] = {
 	JSON_FIELD_STR(create_body, name, "name", JSON_NULLABLE),
@@ -60,8 +60,19 @@ static const struct json_field create_fields[] = {
 	           "bool | SelfAccess | null"),
 	JSON_FIELD(JSON_WANT_I64, create_body, delete_after, "deleteAfterSeconds", JSON_NULLABLE, 1,
 	           IDLE_MAX),
+	JSON_FIELD(JSON_WANT_I64, create_body, checkpoint, "checkpointEverySeconds", JSON_NULLABLE,
+	           0, IDLE_MAX),
 };
 JSON_TABLE(VmNew, create_fields);
+
+static int check_checkpoint(int64_t every_s, enum err_code tag, struct err *err)
+{
+	return every_s == 0 || every_s == VM_LEAVE || every_s >= VM_CHECKPOINT_MIN
+	               ? 0
+	               : err_tag(err, -EINVAL, tag,
+	                         "'checkpointEverySeconds' must be 0 (none) or at least %d",
+	                         VM_CHECKPOINT_MIN);
+}
 
 static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
 {
@@ -112,6 +123,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	    (r = parse_notes(b.tags, b.metadata, CREATE_TAG, &notes, err)) < 0 ||
 	    (r = parse_vm_env(b.env, CREATE_TAG, &notes, err)) < 0 ||
 	    (r = parse_self_access(b.self, CREATE_TAG, &o.self, err)) < 0 ||
+	    (r = check_checkpoint(b.checkpoint, CREATE_TAG, err)) < 0 ||
 	    (r = port_wishes(req, b.ports && !json_is_null(b.ports) ? b.ports : spec.ports,
 	                     CREATE_TAG, ports, &n_ports, err)) < 0)
 		return r;
@@ -128,6 +140,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.count_exec = b.count_exec;
 	o.recreate = b.recreate;
 	o.delete_after_s = b.delete_after;
+	o.checkpoint_every_s = b.checkpoint;
 	o.tags = notes.tags;
 	o.metadata = notes.metadata;
 	if (*spec.snapshot_id)
@@ -375,8 +388,8 @@ int api_vm_start(struct request *req, struct reply *res, struct err *err)
 
 struct change_body {
 	char name[VM_NAME_MAX];
-	int64_t idle, threshold, delete_after;
-	enum json_presence name_seen, idle_seen, count_seen, delete_seen;
+	int64_t idle, threshold, delete_after, checkpoint;
+	enum json_presence name_seen, idle_seen, count_seen, delete_seen, checkpoint_seen;
 	bool count_exec;
 	json_t *tags, *metadata, *self;
 };
@@ -391,6 +404,8 @@ static const struct json_field change_fields[] = {
 	             0, 0),
 	JSON_FIELD_P(JSON_WANT_I64, change_body, delete_after, delete_seen, "deleteAfterSeconds",
 	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD_P(JSON_WANT_I64, change_body, checkpoint, checkpoint_seen,
+	             "checkpointEverySeconds", JSON_NULLABLE, 0, IDLE_MAX),
 	JSON_FIELD(JSON_WANT_ANY, change_body, tags, "tags", 0, 0, 0, "Tags | null"),
 	JSON_FIELD(JSON_WANT_ANY, change_body, metadata, "metadata", 0, 0, 0, "Metadata | null"),
 	JSON_FIELD(JSON_WANT_ANY, change_body, self, "selfAccess", 0, 0, 0,
@@ -421,7 +436,9 @@ int api_vm_change(struct request *req, struct reply *res, struct err *err)
 	if (b.count_seen == JSON_IS_GIVEN)
 		c.opts.count_exec = b.count_exec;
 	c.delete_after_s = idle_of(b.delete_seen, b.delete_after, VM_LEAVE);
-	if ((r = vmm_change(deps_of(req)->vmm, who_of(req)->account, id, &c, &v, err)) < 0 ||
+	c.checkpoint_every_s = b.checkpoint_seen == JSON_IS_ABSENT ? VM_LEAVE : b.checkpoint;
+	if ((r = check_checkpoint(c.checkpoint_every_s, ERR_BAD_REQUEST, err)) < 0 ||
+	    (r = vmm_change(deps_of(req)->vmm, who_of(req)->account, id, &c, &v, err)) < 0 ||
 	    (r = notes_write(req, id, &notes, NULL, err)) < 0)
 		return r;
 	return reply_json(res, notes_shape_one(req, id, shape_vm_info(&v)), err);
