@@ -168,7 +168,7 @@ ROUTE(GET, REPO "/trigger", SCOPE_ACCOUNT, NO_BODY, api_trigger_list, 0,
       "List triggers")
 DOC(REPLY, "{triggers: Trigger[]}")
 ROUTE(POST, REPO "/trigger", SCOPE_ACCOUNT, KIB(64), api_trigger_create, 0,
-      "Create a trigger for pushes: a webhook, or a command in a VM")
+      "Create a trigger for pushes, branches or tags: a webhook, or a command in a VM")
 DOC(BODY, "TriggerNew")
 DOC(REPLY, "{triggerId: string}")
 DOC(FAILS, "GIT_INVALID_REQUEST SNAPSHOT_NOT_FOUND")
