@@ -71,24 +71,6 @@ struct github_who ghapps_who(const struct store_github_app *a)
 	return (struct github_who){ a->api_url, a->app_id, a->private_key };
 }
 
-bool ghapps_number_ok(const char *s)
-{
-	size_t n = s ? strlen(s) : 0;
-
-	return n && n < CREDENTIAL_INSTALLATION_SIZE && strspn(s, "0123456789") == n;
-}
-
-bool ghapps_repo_name_ok(const char *name)
-{
-	static const char allowed[] =
-	        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-	size_t owner = strspn(name, allowed), repo = name[owner] ? strspn(name + owner + 1, allowed) : 0;
-
-	return owner && repo && name[owner] == '/' && !name[owner + 1 + repo] && owner <= 100 &&
-	       repo <= 100 && strcmp(name + owner + 1, ".") != 0 &&
-	       strcmp(name + owner + 1, "..") != 0;
-}
-
 /* ---- Apps ---- */
 
 int ghapps_app_check_new(struct ghapps *h, const char *account, struct err *err)
@@ -307,29 +289,6 @@ int ghapps_installation_look(struct ghapps *h, const char *account, const char *
 }
 
 /* ---- for mirrors ---- */
-
-int ghapps_repo_of(const char *server, const char *url, char ret[GITHUB_REPO_SIZE])
-{
-	char origin[CREDENTIAL_URL_SIZE];
-	struct err err = { 0 };
-	const char *p;
-	size_t n;
-
-	if (github_origin(url, "url", origin, sizeof(origin), &err) < 0 ||
-	    strcmp(origin, server) != 0)
-		return -ENOENT;
-	p = url + strlen(origin);
-	p += *p == '/';
-	n = strlen(p);
-	while (n && p[n - 1] == '/')
-		n--;
-	if (n > 4 && strncmp(p + n - 4, ".git", 4) == 0)
-		n -= 4;
-	if (n == 0 || n >= GITHUB_REPO_SIZE)
-		return -ENOENT;
-	snprintf(ret, GITHUB_REPO_SIZE, "%.*s", (int)n, p);
-	return ghapps_repo_name_ok(ret) ? 0 : -ENOENT;
-}
 
 int ghapps_choose(struct ghapps *h, const char *account, const char *url, const char *number,
                char ret[ID_SIZE], struct err *err)

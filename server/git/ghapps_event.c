@@ -13,11 +13,8 @@
  */
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -28,56 +25,6 @@
 #include "git/ghapps_internal.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
-#define PREFIX "sha256="
-#define MD_SIZE 32u
-
-bool ghapps_signed(const char *secret, const char *header, const void *body, size_t n)
-{
-	unsigned char md[EVP_MAX_MD_SIZE];
-	char want[2 * MD_SIZE + 1], got[2 * MD_SIZE + 1] = "";
-	unsigned len = 0;
-	bool form = header && strncmp(header, PREFIX, strlen(PREFIX)) == 0 &&
-	            strlen(header) == strlen(PREFIX) + 2 * MD_SIZE;
-
-	if (!*secret || !form ||
-	    !HMAC(EVP_sha256(), secret, (int)strlen(secret), body, n, md, &len) || len != MD_SIZE)
-		return false;
-	hex_encode(md, MD_SIZE, want);
-	snprintf(got, sizeof(got), "%s", header + strlen(PREFIX));
-	return CRYPTO_memcmp(want, got, 2 * MD_SIZE) == 0;
-}
-
-/* A number of JSON as text. */
-static bool put_number(const json_t *v, char *dst, size_t size)
-{
-	json_int_t n = json_integer_value(v);
-
-	if (n <= 0)
-		return false;
-	snprintf(dst, size, "%lld", (long long)n);
-	return true;
-}
-
-int ghapps_event_read(const char *event, const json_t *body, struct ghapps_event *ret, struct err *err)
-{
-	const char *name =
-	        json_string_value(json_object_get(json_object_get(body, "repository"), "full_name"));
-	bool refs = strcmp(event, "push") == 0 || strcmp(event, "create") == 0 ||
-	            strcmp(event, "delete") == 0;
-
-	memset(ret, 0, sizeof(*ret));
-	if (!refs && strncmp(event, "installation", strlen("installation")) != 0)
-		return 0;
-	if (!put_number(json_object_get(json_object_get(body, "installation"), "id"), ret->number,
-	                sizeof(ret->number)))
-		return err_tag(err, -EINVAL, TAG, "the event '%.40s' names no installation", event);
-	if (refs && (!name || strlen(name) >= sizeof(ret->repo) || !ghapps_repo_name_ok(name)))
-		return err_tag(err, -EINVAL, TAG, "the event '%.40s' names no repository", event);
-	if (refs)
-		snprintf(ret->repo, sizeof(ret->repo), "%s", name);
-	ret->kind = refs ? GHAPPS_REFS : GHAPPS_INSTALLATION;
-	return 0;
-}
 
 int ghapps_hook_check(struct ghapps *h, const struct ghapps_hook *k, struct err *err)
 {

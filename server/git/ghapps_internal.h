@@ -35,8 +35,6 @@ int ghapps_new(struct store *s, const char *server, const struct github_net *net
 /* Nothing new is begun. */
 void ghapps_end(struct ghapps *h);
 struct ghapps *ghapps_free(struct ghapps *h);
-/* "owner/name" of an address on that server, or -ENOENT. */
-int ghapps_repo_of(const char *server, const char *url, char ret[GITHUB_REPO_SIZE]);
 /* For a new mirror: the account's installation that reaches it; number NULL: any. */
 int ghapps_choose(struct ghapps *h, const char *account, const char *url, const char *number,
                char ret[ID_SIZE], struct err *err);
@@ -54,7 +52,6 @@ int ghapps_installation_take(struct ghapps *h, const struct store_github_app *a,
                           const char *number, struct store_installation *ret, struct err *err);
 /* A call of GitHub failed with r: says so in the error. Returns r. */
 int ghapps_unreachable(int r, struct err *err);
-bool ghapps_number_ok(const char *s);
 
 /* ---- ghapps_look.c ---- */
 int ghapps_look_start(struct ghapps *h, struct err *err);
@@ -62,7 +59,7 @@ int ghapps_look_start(struct ghapps *h, struct err *err);
 int ghapps_ask(struct ghapps *h, const struct store_github_app *a, struct store_installation *i,
             struct err *err);
 
-/* ---- ghapps_event.c ---- */
+/* ---- ghapps_read.c ---- */
 /* "sha256=<hex>" of the body. In constant time. */
 bool ghapps_signed(const char *secret, const char *header, const void *body, size_t n);
 enum ghapps_event_kind { GHAPPS_OTHER, GHAPPS_REFS, GHAPPS_INSTALLATION };
@@ -73,4 +70,8 @@ struct ghapps_event {
 };
 /* -EINVAL: it does not say what such an event says. */
 int ghapps_event_read(const char *event, const json_t *body, struct ghapps_event *ret, struct err *err);
+/* "owner/name", as GitHub has them. */
 bool ghapps_repo_name_ok(const char *name);
+/* That of an address on the server; -ENOENT: it is none. */
+int ghapps_repo_of(const char *server, const char *url, char ret[GITHUB_REPO_SIZE]);
+bool ghapps_number_ok(const char *s);

@@ -11,7 +11,6 @@
  */
 #include "git/github.h"
 
-#include <ctype.h>
 #include <curl/curl.h>
 #include <errno.h>
 #include <openssl/pem.h>
@@ -28,59 +27,12 @@
 #include "hook/jwt.h"
 #include "hook/outbound.h"
 
-#define TAG ERR_GIT_INVALID_REQUEST
 #define JWT_BACK_S 60 /* clocks differ */
 #define JWT_LIFE_S 480
 #define AHEAD_S 30 /* differences that are not worth a second try */
 #define REPLY_MAX (4u << 20)
 #define RSA_BITS_MIN 2048
 #define RSA_BITS_MAX 8192
-
-/* ---- addresses ---- */
-
-int github_origin(const char *url, const char *name, char *ret, size_t size, struct err *err)
-{
-	const char *host = strstr(url, "://");
-	size_t n;
-
-	if (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0)
-		return err_tag(err, -EINVAL, TAG, "'%s' must be an http or https URL", name);
-	host += 3;
-	n = (size_t)(host - url) + strcspn(host, "/?#");
-	if (n >= size || host[strspn(host, "/?#")] == '\0' || n == (size_t)(host - url))
-		return err_tag(err, -EINVAL, TAG, "'%s' must be an http or https URL with a host",
-		               name);
-	for (size_t i = 0; i < n; i++) {
-		ret[i] = (char)tolower((unsigned char)url[i]);
-		if (!isgraph((unsigned char)url[i]) || url[i] == '@')
-			return err_tag(err, -EINVAL, TAG,
-			               "'%s' must be a URL without user and password", name);
-	}
-	ret[n] = '\0';
-	return 0;
-}
-
-int github_api_url(const char *server, const char *url, char *ret, size_t size, struct err *err)
-{
-	char origin[256];
-	size_t k;
-
-	if (!url) {
-		/* github.com, or GitHub Enterprise Server. */
-		if (strcmp(server, GITHUB) == 0)
-			snprintf(ret, size, "%s", GITHUB_API);
-		else
-			snprintf(ret, size, "%.240s/api/v3", server);
-		return 0;
-	}
-	k = strlen(url);
-	if (k >= size || github_origin(url, "apiUrl", origin, sizeof(origin), err) < 0 ||
-	    url[strcspn(url, " ?#@")])
-		return err_tag(err, -EINVAL, TAG,
-		               "'apiUrl' must be an http or https URL without a query");
-	snprintf(ret, size, "%.*s", (int)(k && url[k - 1] == '/' ? k - 1 : k), url);
-	return 0;
-}
 
 /* ---- the proof ---- */
 

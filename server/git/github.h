@@ -13,10 +13,13 @@ struct err;
 #define GITHUB "https://github.com"
 #define GITHUB_API "https://api.github.com"
 
+/* ---- ghapps_read.c ---- */
 /* "https://Host:443/path" -> "https://host:443". name: the member of the body, for messages. */
 int github_origin(const char *url, const char *name, char *ret, size_t size, struct err *err);
 /* Where the API of a server is; url NULL: where GitHub has it. */
 int github_api_url(const char *server, const char *url, char *ret, size_t size, struct err *err);
+
+/* ---- github.c ---- */
 /* An RSA key in PEM that can sign? */
 bool github_key_ok(const char *pem);
 
