@@ -16,7 +16,6 @@ REPO = "/git/v1/repo/{}"
 
 OBJECTS = "an object by its hash: `pando git clone` and git have them all"
 ALIAS = "an older way to what another command does"
-BROWSER = "a page for browsers"
 PERSON = "what reaches the repositories of others is a person's decision"
 BYTES = "bytes for a file; a model uses a clone in a VM"
 SECRET = "an administrator's secret: not for a model"
@@ -30,7 +29,6 @@ NOT_IN_CLI = {
     "POST /git/v1/repo/{repo}/git/commits": "for programs that write objects themselves; `pando git commit` moves a branch, too",
     "POST /git/v1/sync-hook/{hook}": "for other servers",
     "POST /git/v1/github/webhook/{app}": "for GitHub",
-    "GET /git/v1/github/start": BROWSER, "GET /git/v1/github/created": BROWSER, "GET /git/v1/github/installed": BROWSER,
 }
 NOT_IN_MCP = {
     **NOT_IN_CLI,

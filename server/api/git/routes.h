@@ -271,18 +271,13 @@ ROUTE(POST, HUB "/webhook/{app}", SCOPE_PUBLIC, MIB(1), api_github_webhook, ROUT
 DOC(BODY_TYPE, "application/json")
 DOC(REPLY, "Empty")
 DOC(FAILS, "GIT_INVALID_REQUEST UNAUTHORIZED LIMIT_EXCEEDED")
+DOC(SECTION, NULL)
 ROUTE(GET, HUB "/start", SCOPE_PUBLIC, NO_BODY, api_github_start, 0,
       "For browsers: the page of a link")
-DOC(QUERY, "link: string")
-DOC(SENDS, "text/html")
 ROUTE(GET, HUB "/created", SCOPE_PUBLIC, NO_BODY, api_github_created, 0,
       "For browsers: GitHub has made the App")
-DOC(QUERY, "code: string, state: string")
-DOC(SENDS, "text/html")
 ROUTE(GET, HUB "/installed", SCOPE_PUBLIC, NO_BODY, api_github_installed, 0,
       "For browsers: the App was installed")
-DOC(QUERY, "installation_id?: string, setup_action?: string, state?: string, code?: string")
-DOC(SENDS, "text/html")
 #undef HUB
 
 /* credentials for other Git servers */
