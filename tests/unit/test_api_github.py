@@ -17,8 +17,8 @@ import urllib.parse
 import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from github_server import Browser, GitHub  # noqa: E402
 from test_api_triggers import Base, Receiver  # noqa: E402
+from github_server import Browser, GitHub  # noqa: E402
 from git_checks import Refused  # noqa: E402
 from served import listen  # noqa: E402
 
