@@ -27,25 +27,34 @@ static const struct cli_col get_cols[] = {
 };
 static const struct cli_col trigger_cols[] = {
 	{ "ID", "id" },
+	{ "EVENT", "trigger.event" },
 	{ "ACTION", "action.action" },
 	{ "ENDPOINT", "action.endpoint" },
 	{ "COMMAND", "action.command" },
 	{ "CREATED", "createdAt" },
 };
 static const struct cli_col delivery_cols[] = {
-	{ "ID", "id" },         { "BRANCH", "branch" },  { "COMMIT", "commit" },
-	{ "STATE", "state" },   { "TRIES", "attempts" }, { "HTTP", "statusCode" },
-	{ "EXIT", "exitCode" }, { "ERROR", "error" },
+	{ "ID", "id" },          { "EVENT", "event" },     { "BRANCH", "branch" },
+	{ "TAG", "tag" },        { "COMMIT", "commit" },   { "STATE", "state" },
+	{ "TRIES", "attempts" }, { "HTTP", "statusCode" }, { "EXIT", "exitCode" },
+	{ "ERROR", "error" },
 };
 static const struct cli_col delivery_get_cols[] = {
-	{ "id", "id" },           { "branch", "branch" },      { "commit", "commit" },
-	{ "state", "state" },     { "tries", "attempts" },     { "created", "createdAt" },
-	{ "HTTP", "statusCode" }, { "exit code", "exitCode" }, { "VM", "vmId" },
-	{ "error", "error" },
+	{ "id", "id" },           { "event", "event" },
+	{ "branch", "branch" },   { "tag", "tag" },
+	{ "commit", "commit" },   { "state", "state" },
+	{ "tries", "attempts" },  { "created", "createdAt" },
+	{ "HTTP", "statusCode" }, { "exit code", "exitCode" },
+	{ "VM", "vmId" },         { "error", "error" },
 };
 static const struct cli_col sync_cols[] = {
-	{ "repository", "githubRepoName" }, { "address", "url" }, { "state", "state" },
-	{ "last sync", "lastSyncAt" },      { "error", "error" }, { "webhook", "hookPath" },
+	{ "repository", "githubRepoName" },
+	{ "address", "url" },
+	{ "state", "state" },
+	{ "installation", "installationId" },
+	{ "last sync", "lastSyncAt" },
+	{ "error", "error" },
+	{ "webhook", "hookPath" },
 };
 static const struct cli_col conflict_cols[] = {
 	{ "REF", "ref" },
@@ -207,12 +216,13 @@ static json_t *list_json(const struct cli_list *l)
 	return j;
 }
 
-enum { T_WEBHOOK, T_COMMAND, T_SNAPSHOT, T_BRANCH, T_GLOB };
+enum { T_WEBHOOK, T_COMMAND, T_SNAPSHOT, T_EVENT, T_BRANCH, T_TAG, T_GLOB };
 
 static int trigger_create(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
-	json_t *when = json_pack("{s:s}", "event", "push"), *what;
+	json_t *when = json_pack("{s:s}", "event", a->opt[T_EVENT] ? a->opt[T_EVENT] : "push");
+	json_t *what;
 	int r;
 
 	if (!a->opt[T_WEBHOOK] == !a->opt[T_COMMAND]) {
@@ -221,6 +231,8 @@ static int trigger_create(struct cli *c, const struct cli_args *a)
 	}
 	if (a->list[T_BRANCH].n)
 		json_object_set_new(when, "branches", list_json(&a->list[T_BRANCH]));
+	if (a->list[T_TAG].n)
+		json_object_set_new(when, "tags", list_json(&a->list[T_TAG]));
 	if (a->list[T_GLOB].n)
 		json_object_set_new(when, "globs", list_json(&a->list[T_GLOB]));
 	if (a->opt[T_WEBHOOK]) {
@@ -314,6 +326,8 @@ static int sync_enable(struct cli *c, const struct cli_args *a)
 	body = json_pack("{s:s}", strstr(a->arg[2], "://") ? "url" : "githubRepoName", a->arg[2]);
 	if (secret)
 		json_object_set_new(body, "token", json_string(secret));
+	if (a->opt[1])
+		json_object_set_new(body, "installationId", json_string(a->opt[1]));
 	r = git_on_repo(c, a->arg[1], "POST", "/github-sync", body, &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "enabled");
@@ -385,12 +399,16 @@ static const struct cli_verb verbs[] = {
 	  { { "webhook", "URL", "create: send a signed webhook to this URL" },
 	    { "command", "COMMAND", "create: run this in a VM with a clone of the repository" },
 	    { "snapshot", "SNAPSHOT", "create: start that VM from this snapshot" },
-	    { "branch", "NAME", "create: only for this branch; can be repeated", 0, CLI_LIST },
+	    { "event", "EVENT", "create: push (default), branchCreate, branchDelete, tag or tagDelete" },
+	    { "branch", "NAME", "create: only for this branch, * is any text; can be repeated", 0, CLI_LIST },
+	    { "tag", "NAME", "create: only for this tag, likewise", 0, CLI_LIST },
 	    { "glob", "GLOB", "create: only if a file that matches this changed; can be repeated", 0, CLI_LIST } },
 	  .examples = "pando git trigger create app --webhook https://example.org/hook # send a webhook\n"
-	              "pando git trigger create app --branch main --command 'make test' # test every push\n" },
+	              "pando git trigger create app --branch main --command 'make test' # test every push\n"
+	              "pando git trigger create app --event tag --tag 'v*' --command 'make release' # act on a tag\n" },
 	{ "sync", "ACTION REPO [REMOTE]", "mirror another Git server both ways: enable, status, now, disable", sync_repo,
-	  { { "token-file", "FILE", "enable: file with the password for the remote; '-' is stdin" } },
+	  { { "token-file", "FILE", "enable: file with the password for the remote; '-' is stdin" },
+	    { "installation", "NUMBER", "enable: of a GitHub App; default: the one that reaches it" } },
 	  .about = "REMOTE is OWNER/NAME on the server's GitHub, or the URL of any repository that Git "
 	           "can reach over HTTP. Nothing is ever force-pushed: a branch that diverged is not "
 	           "synced until the conflict is resolved." },
@@ -404,6 +422,26 @@ static const struct cli_verb verbs[] = {
 	           "that have no token of their own.",
 	  .examples = "pando git credential set --token-file token.txt # a personal access token\n"
 	              "pando git credential set --app 12345 --installation 678 --key-file app.pem # a GitHub App\n" },
+	{ "app", "ACTION [ID] [NUMBER]", "GitHub Apps for mirrors: list, new, add, remove, install, installations, adopt, repos, refresh, forget", git_app,
+	  { { "name", "NAME", "new: its name on GitHub" },
+	    { "organization", "NAME", "new: the organization that it will belong to; default: you" },
+	    { "shared", NULL, "new, add: for all accounts; the operator only" },
+	    { "private", NULL, "new: only its owner on GitHub can install it" },
+	    { "base-url", "URL", "new, install: where GitHub and browsers reach the server; default: as this command does" },
+	    { "app", "NUMBER", "add: id of an App that exists" },
+	    { "key-file", "FILE", "add: file with its private key, as downloaded" },
+	    { "webhook-secret-file", "FILE", "add: file with its webhook secret" },
+	    { "client", "ID", "add: its client id" },
+	    { "client-secret-file", "FILE", "add: file with its client secret; needed with --shared" },
+	    { "server", "URL", "new, add: the GitHub server; default: the server's" },
+	    { "api-url", "URL", "new, add: its API; default: GitHub's layout" },
+	    { "uninstall", NULL, "forget: uninstall it on GitHub, too" } },
+	  .about = "'new' and 'install' print a link to open in a browser, once. ID is the id or name of an App "
+	           "(default: the only one), for 'repos', 'refresh' and 'forget' the id or number of an installation. "
+	           "A mirror finds the installation that reaches its repository by itself.",
+	  .examples = "pando git app new --name my-pando # make an App; open the link\n"
+	              "pando git app install my-pando # a link for whoever has the repositories\n"
+	              "pando git sync enable app octocat/app # mirror one of them\n" },
 };
 /* clang-format on */
 const struct cli_noun cli_git = { "git", "repositories", verbs, ARRAY_SIZE(verbs) };

@@ -12,3 +12,20 @@ int git_on_repo(struct cli *c, const char *name, const char *method, const char 
 /* pando git credential ACTION [SERVER] */
 enum { CRED_TOKEN, CRED_APP, CRED_INSTALLATION, CRED_KEY, CRED_API };
 int git_credential(struct cli *c, const struct cli_args *a);
+/* pando git app ACTION [ID] [NUMBER] */
+enum {
+	APP_NAME,
+	APP_ORGANIZATION,
+	APP_SHARED,
+	APP_PRIVATE,
+	APP_BASE,
+	APP_ID,
+	APP_KEY,
+	APP_HOOK,
+	APP_CLIENT,
+	APP_CLIENT_SECRET,
+	APP_SERVER,
+	APP_API,
+	APP_UNINSTALL
+};
+int git_app(struct cli *c, const struct cli_args *a);

@@ -92,6 +92,8 @@ int api_handle(struct request *req, struct reply *res, struct err *err);
 bool request_secure(struct request *req);
 /* The cookie's secret: 1; 0: there is none, -EINVAL: there are several, or it is malformed. */
 int cookie_read(struct request *req, char ret[AUTH_SECRET_SIZE]);
+/* Any cookie, likewise. */
+int cookie_find(struct request *req, const char *name, char *ret, size_t size);
 /* secret NULL: the browser is to forget it. */
 void cookie_set(struct request *req, struct reply *res, const char *secret);
 /* -EACCES with CROSS_SITE_REQUEST for a request that a page of another site has caused. */

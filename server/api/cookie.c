@@ -57,6 +57,11 @@ static int find(const char *cookies, const char *name, char *ret, size_t size)
 	return found;
 }
 
+int cookie_find(struct request *req, const char *name, char *ret, size_t size)
+{
+	return find(request_header(req, "Cookie"), name, ret, size);
+}
+
 int cookie_read(struct request *req, char ret[AUTH_SECRET_SIZE])
 {
 	return find(request_header(req, "Cookie"),

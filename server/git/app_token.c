@@ -2,17 +2,17 @@
 /*
  * app_token.c - passwords of a GitHub App
  *
- * An app proves itself with a JWT that it signs with its private key and that holds for minutes;
- * for it the server hands out a password for one installation, which holds for about an hour. That
- * one is kept in memory until shortly before it ends, and nowhere else.
+ * To an App that has proved itself (github.c) the server hands out a password for one installation,
+ * or for one repository of it, which holds for about an hour. It is kept in memory until shortly
+ * before it ends, and nowhere else.
  */
 #include "git/app_token.h"
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <errno.h>
-#include <openssl/pem.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
@@ -20,19 +20,13 @@
 #include "base/err.h"
 #include "base/json_field.h"
 #include "base/lock.h"
-#include "hook/jwt.h"
-#include "hook/outbound.h"
 
-#define KEPT_MAX 256                      /* passwords; the one that ends first makes room */
+#define KEPT_MAX 1024                     /* passwords; the one that ends first makes room */
 #define EARLY_MS 120000                   /* not used any more this long before it expires */
 #define LIFE_MAX_MS (INT64_C(60) * 60000) /* believed at most */
-#define JWT_BACK_S 60                     /* clocks differ */
-#define JWT_LIFE_S 480
-#define REPLY_MAX (64u << 10)
-#define RSA_BITS_MIN 2048
 
 struct kept {
-	char credential[ID_SIZE];
+	char key[APP_TOKEN_KEY_SIZE];
 	char token[CREDENTIAL_TOKEN_SIZE];
 	int64_t until_ms;
 };
@@ -70,15 +64,17 @@ static void drop(struct app_tokens *t, size_t i) REQUIRES(&t->lock)
 	OPENSSL_cleanse(&t->v[t->n], sizeof(t->v[t->n]));
 }
 
-void app_token_forget(struct app_tokens *t, const char *credential)
+void app_token_forget(struct app_tokens *t, const char *key)
 {
+	size_t n = strlen(key);
+
 	LOCK_SCOPE(&t->lock);
 	for (size_t i = t->n; i-- > 0;)
-		if (strcmp(t->v[i].credential, credential) == 0)
+		if (strncmp(t->v[i].key, key, n) == 0 && (!t->v[i].key[n] || t->v[i].key[n] == '/'))
 			drop(t, i);
 }
 
-static bool recall(struct app_tokens *t, const char *credential, char ret[CREDENTIAL_TOKEN_SIZE])
+static bool recall(struct app_tokens *t, const char *key, char ret[CREDENTIAL_TOKEN_SIZE])
 {
 	int64_t now = clock_wall_ms();
 
@@ -86,7 +82,7 @@ static bool recall(struct app_tokens *t, const char *credential, char ret[CREDEN
 	for (size_t i = t->n; i-- > 0;) {
 		if (t->v[i].until_ms - EARLY_MS <= now) {
 			drop(t, i);
-		} else if (strcmp(t->v[i].credential, credential) == 0) {
+		} else if (strcmp(t->v[i].key, key) == 0) {
 			memcpy(ret, t->v[i].token, CREDENTIAL_TOKEN_SIZE);
 			return true;
 		}
@@ -98,7 +94,7 @@ static void remember(struct app_tokens *t, const struct kept *k)
 {
 	size_t first = 0;
 
-	app_token_forget(t, k->credential);
+	app_token_forget(t, k->key);
 	LOCK_SCOPE(&t->lock);
 	for (size_t i = 1; i < t->n; i++)
 		if (t->v[i].until_ms < t->v[first].until_ms)
@@ -108,94 +104,12 @@ static void remember(struct app_tokens *t, const struct kept *k)
 	t->v[t->n++] = *k;
 }
 
-/* ---- the proof ---- */
-
-static EVP_PKEY *read_key(const char *pem)
-{
-	BIO *b = BIO_new_mem_buf(pem, -1);
-	/* An empty password: a key that needs one is not asked for it on the terminal. */
-	EVP_PKEY *key = b ? PEM_read_bio_PrivateKey(b, NULL, NULL, (void *)(uintptr_t) "") : NULL;
-
-	BIO_free(b);
-	if (key && (EVP_PKEY_get_base_id(key) != EVP_PKEY_RSA ||
-	            EVP_PKEY_get_bits(key) < RSA_BITS_MIN || EVP_PKEY_get_bits(key) > 8192)) {
-		EVP_PKEY_free(key);
-		key = NULL;
-	}
-	return key;
-}
-
-bool app_key_ok(const char *pem)
-{
-	EVP_PKEY *key = read_key(pem);
-
-	EVP_PKEY_free(key);
-	return key;
-}
-
-static int make_jwt(const struct store_credential *c, char **ret, struct err *err)
-{
-	json_int_t now = clock_wall_ms() / 1000;
-	EVP_PKEY *key = read_key(c->secret);
-	int r;
-
-	if (!key)
-		return err_set(err, -EIO, "the private key for %s is damaged", c->server);
-	r = jwt_sign(key, EVP_sha256(), json_pack("{s:s, s:s}", "alg", "RS256", "typ", "JWT"),
-	             json_pack("{s:I, s:I, s:s}", "iat", now - JWT_BACK_S, "exp", now + JWT_LIFE_S,
-	                       "iss", c->app_id),
-	             ret, err);
-	EVP_PKEY_free(key);
-	return r;
-}
-
 /* ---- asking ---- */
 
-struct asking {
-	struct buf reply;
-	bool too_long;
-};
-
-static size_t on_body(char *p, size_t size, size_t n, void *ctx)
-{
-	struct asking *a = ctx;
-
-	a->too_long = a->reply.len + size * n > REPLY_MAX;
-	if (a->too_long)
-		return 0;
-	buf_put(&a->reply, p, size * n);
-	return a->reply.failed ? 0 : size * n;
-}
-
-static struct curl_slist *headers_of(const char *jwt)
-{
-	static const char *const plain[] = { "Accept: application/vnd.github+json",
-		                             "X-GitHub-Api-Version: 2022-11-28", "Expect:" };
-	autobuf struct buf b = { 0 };
-	struct curl_slist *list;
-
-	buf_printf(&b, "Authorization: Bearer %s", jwt);
-	buf_put_u8(&b, 0);
-	list = b.failed ? NULL : curl_slist_append(NULL, (char *)b.p);
-	if (b.p)
-		OPENSSL_cleanse(b.p, b.len);
-	for (size_t i = 0; list && i < ARRAY_SIZE(plain); i++) {
-		struct curl_slist *next = curl_slist_append(list, plain[i]);
-
-		if (!next) {
-			curl_slist_free_all(list);
-			return NULL;
-		}
-		list = next;
-	}
-	return list;
-}
-
 /* Only the server's status is passed on, not its message. */
-static int parse_reply(const struct asking *a, const struct store_credential *c, struct kept *ret,
+static int parse_reply(const json_t *j, const struct app_token_of *of, struct kept *ret,
                        struct err *err)
 {
-	autojson json_t *j = json_loadb((char *)a->reply.p, a->reply.len, 0, NULL);
 	const char *token = json_string_value(json_object_get(j, "token"));
 	const char *end = json_string_value(json_object_get(j, "expires_at"));
 	int64_t now = clock_wall_ms(), until;
@@ -206,68 +120,44 @@ static int parse_reply(const struct asking *a, const struct store_credential *c,
 	if (!token || !*token || strlen(token) >= sizeof(ret->token) || !end ||
 	    clock_rfc3339_parse(end, &until) < 0)
 		return err_set(err, -EBADMSG, "%s did not return a password for the app",
-		               c->api_url);
-	snprintf(ret->credential, sizeof(ret->credential), "%s", c->id);
+		               of->who.api_url);
+	snprintf(ret->key, sizeof(ret->key), "%s", of->key);
 	snprintf(ret->token, sizeof(ret->token), "%s", token);
 	ret->until_ms = MIN(until, now + LIFE_MAX_MS);
 	return 0;
 }
 
-static int ask(const struct store_credential *c, const char *jwt, struct outbound *o,
-               struct kept *ret, struct err *err)
+static void wipe_token(json_t *j)
 {
-	struct curl_slist *headers = headers_of(jwt);
-	struct asking a = { 0 };
-	CURL *curl = curl_easy_init();
-	CURLcode rc = CURLE_OUT_OF_MEMORY;
-	long status = 0;
-	char url[400];
-	int r = 0;
+	json_t *v = json_object_get(j, "token");
 
-	snprintf(url, sizeof(url), "%s/app/installations/%s/access_tokens", c->api_url,
-	         c->installation);
-	if (curl && headers) {
-		outbound_set(curl, url, o);
-		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-		curl_easy_setopt(curl, CURLOPT_USERAGENT, "pando-sync");
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
-		curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-		curl_easy_setopt(curl, CURLOPT_WRITEDATA, &a);
-		rc = curl_easy_perform(curl);
-		curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-	}
-	if (rc != CURLE_OK)
-		r = err_set(err, -EIO, "no password from %s: %s", c->api_url,
-		            o->refused   ? "it has an internal address"
-		            : a.too_long ? "its answer is too long"
-		                         : curl_easy_strerror(rc));
-	else if (status != 201 && status != 200)
-		r = err_set(err, -EACCES, "no password from %s: it answered %ld", c->api_url,
-		            status);
-	else
-		r = parse_reply(&a, c, ret, err);
-	curl_slist_free_all(headers);
-	curl_easy_cleanup(curl);
-	if (a.reply.p)
-		OPENSSL_cleanse(a.reply.p, a.reply.cap);
-	buf_done(&a.reply);
-	return r;
+	if (json_string_value(v))
+		OPENSSL_cleanse((void *)(uintptr_t)json_string_value(v), json_string_length(v));
 }
 
-int app_token(struct app_tokens *t, const struct store_credential *c, bool allow_private,
-              const atomic_bool *ending, char ret[CREDENTIAL_TOKEN_SIZE], struct err *err)
+int app_token(struct app_tokens *t, const struct app_token_of *of, const struct github_net *net,
+              char ret[CREDENTIAL_TOKEN_SIZE], struct err *err)
 {
-	struct outbound o = { .allow_private = allow_private, .ending = ending };
-	autofree char *jwt = NULL;
+	autojson json_t *j = NULL;
+	autofree char *body = NULL;
+	char path[100], what[300];
 	struct kept k = { 0 };
+	long status = 0;
 	int r;
 
-	if (recall(t, c->id, ret))
+	if (recall(t, of->key, ret))
 		return 0;
-	if ((r = make_jwt(c, &jwt, err)) < 0)
-		return r;
-	r = ask(c, jwt, &o, &k, err);
-	OPENSSL_cleanse(jwt, strlen(jwt));
+	snprintf(path, sizeof(path), "/app/installations/%s/access_tokens", of->number);
+	snprintf(what, sizeof(what), "no password from %s", of->who.api_url);
+	if (of->repo && asprintf(&body, "{\"repositories\": [\"%s\"]}", of->repo) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = github_call_app(net, &of->who, "POST", path, body ? body : "", what, &j, &status, err);
+	if (r == 0 && status != 201 && status != 200)
+		r = err_set(err, status == 404 || status == 403 ? -ENOKEY : -EACCES,
+		            "%s: it answered %ld", what, status);
+	if (r == 0)
+		r = parse_reply(j, of, &k, err);
+	wipe_token(j);
 	if (r < 0)
 		return r;
 	memcpy(ret, k.token, CREDENTIAL_TOKEN_SIZE);

@@ -17,8 +17,6 @@
 
 #define TAG ERR_GIT_INVALID_REQUEST
 #define PER_ACCOUNT 50
-#define GITHUB "https://github.com"
-#define GITHUB_API "https://api.github.com"
 
 struct credentials {
 	struct store *store; /* weak */
@@ -62,29 +60,6 @@ struct credentials *credentials_free(struct credentials *c)
 	return NULL;
 }
 
-/* "https://Host:443/path" -> "https://host:443": what a password is for. */
-static int origin_of(const char *url, char *ret, size_t size, struct err *err)
-{
-	const char *host = strstr(url, "://");
-	size_t n;
-
-	if (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0)
-		return err_tag(err, -EINVAL, TAG, "'server' must be an http or https URL");
-	host += 3;
-	n = (size_t)(host - url) + strcspn(host, "/?#");
-	if (n >= size || host[strspn(host, "/?#")] == '\0' || n == (size_t)(host - url))
-		return err_tag(err, -EINVAL, TAG,
-		               "'server' must be an http or https URL with a host");
-	for (size_t i = 0; i < n; i++) {
-		ret[i] = (char)tolower((unsigned char)url[i]);
-		if (!isgraph((unsigned char)url[i]) || url[i] == '@')
-			return err_tag(err, -EINVAL, TAG,
-			               "'server' must be a URL without user and password");
-	}
-	ret[n] = '\0';
-	return 0;
-}
-
 /* ---- keeping ---- */
 
 static bool digits(const char *s)
@@ -105,34 +80,11 @@ static int take_app(const struct credential_new *n, struct store_credential *c, 
 		               "'appId' must be the number of the app, or its client id");
 	if (!digits(n->installation) || strlen(n->installation) >= sizeof(c->installation))
 		return err_tag(err, -EINVAL, TAG, "'installationId' must be a number");
-	if (strlen(n->private_key) >= sizeof(c->secret) || !app_key_ok(n->private_key))
+	if (strlen(n->private_key) >= sizeof(c->secret) || !github_key_ok(n->private_key))
 		return err_tag(err, -EINVAL, TAG, "'privateKey' must be an RSA key in PEM format");
 	snprintf(c->app_id, sizeof(c->app_id), "%s", n->app_id);
 	snprintf(c->installation, sizeof(c->installation), "%s", n->installation);
 	snprintf(c->secret, sizeof(c->secret), "%s", n->private_key);
-	return 0;
-}
-
-static int take_api_url(const struct credential_new *n, struct store_credential *c, struct err *err)
-{
-	char origin[sizeof(c->server)];
-	size_t k;
-
-	if (!n->api_url) {
-		/* github.com, or GitHub Enterprise Server. */
-		if (strcmp(c->server, GITHUB) == 0)
-			snprintf(c->api_url, sizeof(c->api_url), "%s", GITHUB_API);
-		else
-			snprintf(c->api_url, sizeof(c->api_url), "%.240s/api/v3", c->server);
-		return 0;
-	}
-	k = strlen(n->api_url);
-	if (k >= sizeof(c->api_url) || origin_of(n->api_url, origin, sizeof(origin), err) < 0 ||
-	    n->api_url[strcspn(n->api_url, " ?#@")])
-		return err_tag(err, -EINVAL, TAG,
-		               "'apiUrl' must be an http or https URL without a query");
-	snprintf(c->api_url, sizeof(c->api_url), "%.*s",
-	         (int)(k && n->api_url[k - 1] == '/' ? k - 1 : k), n->api_url);
 	return 0;
 }
 
@@ -185,10 +137,11 @@ int credential_put(struct credentials *c, const char *account, const struct cred
 	id_make("gcr-", row->id);
 	snprintf(row->account, sizeof(row->account), "%s", account);
 	row->created_ms = clock_wall_ms();
-	if ((r = origin_of(n->server ? n->server : c->server, row->server, sizeof(row->server),
-	                   err)) < 0 ||
+	if ((r = github_origin(n->server ? n->server : c->server, "server", row->server,
+	                       sizeof(row->server), err)) < 0 ||
 	    (r = n->token ? take_token(n->token, row, err) : take_app(n, row, err)) < 0 ||
-	    (!n->token && (r = take_api_url(n, row, err)) < 0) ||
+	    (!n->token && (r = github_api_url(row->server, n->api_url, row->api_url,
+	                                      sizeof(row->api_url), err)) < 0) ||
 	    (r = count_check(c, row, err)) < 0 ||
 	    (r = store_credential_put(c->store, row, err)) < 0)
 		return r;
@@ -222,7 +175,7 @@ int credential_delete(struct credentials *c, const char *account, const char *se
                       struct err *err)
 {
 	char origin[sizeof(c->server)];
-	int r = origin_of(server ? server : c->server, origin, sizeof(origin), err);
+	int r = github_origin(server ? server : c->server, "server", origin, sizeof(origin), err);
 
 	return r < 0 ? r : store_credential_delete(c->store, account, origin, err);
 }
@@ -238,7 +191,7 @@ int credential_token(struct credentials *c, const char *account, const char *url
 
 	if (!row)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = origin_of(url, origin, sizeof(origin), err)) < 0)
+	if ((r = github_origin(url, "url", origin, sizeof(origin), err)) < 0)
 		return r;
 	r = store_credential_get(c->store, account, origin, row, err);
 	if (r == -ENOENT) {
@@ -251,7 +204,11 @@ int credential_token(struct credentials *c, const char *account, const char *url
 		snprintf(ret, CREDENTIAL_TOKEN_SIZE, "%s", row->secret);
 		return 0;
 	}
-	return app_token(c->tokens, row, c->allow_private, c->ending, ret, err);
+	return app_token(c->tokens,
+	                 &(struct app_token_of){ .key = row->id,
+	                                         .who = { row->api_url, row->app_id, row->secret },
+	                                         .number = row->installation },
+	                 &(struct github_net){ c->allow_private, c->ending }, ret, err);
 }
 
 void credential_refused(struct credentials *c, const char *account, const char *url)
@@ -260,7 +217,7 @@ void credential_refused(struct credentials *c, const char *account, const char *
 	char origin[sizeof(c->server)];
 	struct err err;
 
-	if (row && origin_of(url, origin, sizeof(origin), &err) == 0 &&
+	if (row && github_origin(url, "url", origin, sizeof(origin), &err) == 0 &&
 	    store_credential_get(c->store, account, origin, row, &err) == 0)
 		app_token_forget(c->tokens, row->id);
 }

@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "git/credential.h"
+#include "git/ghapps_internal.h"
 #include "git/sync_internal.h"
 #include "store/store.h"
 
@@ -29,6 +30,7 @@ struct syncs {
 	struct repos *g;     /* weak */
 	struct store *store; /* weak */
 	struct credentials *credentials;
+	struct ghapps *ghapps;
 	struct mutex lock;
 	struct cond more;
 	uint64_t news GUARDED_BY(lock);
@@ -92,6 +94,11 @@ int sync_enable(struct syncs *y, const struct store_repo *r, const struct sync_n
 	snprintf(s->account, sizeof(s->account), "%s", r->account);
 	if ((rc = take_url(y, n, s, err)) < 0)
 		return rc;
+	if (n->token && n->installation)
+		return err_tag(err, -EINVAL, TAG, "give either 'token' or 'installationId'");
+	if (!n->token && (rc = ghapps_choose(y->ghapps, r->account, s->url, n->installation,
+	                                     s->installation, err)) < 0)
+		return rc;
 	for (const char *p = n->token ? n->token : ""; *p; p++)
 		if (iscntrl((unsigned char)*p) || p - n->token >= (long)sizeof(s->token) - 1)
 			return err_tag(err, -EINVAL, TAG, "'token' is not a valid password");
@@ -126,6 +133,28 @@ int sync_wake(struct syncs *y, const char *repo, const char *hook, struct err *e
 	return r < 0 ? r : 0;
 }
 
+/* Of a repository of the installation's account, however its address was written. */
+static int on_change_there(void *ctx, const char *account, const char *server, const char *name,
+                           struct err *err)
+{
+	static const char *const tails[SYNC_SPELLINGS] = { "", ".git", "/" };
+	char text[SYNC_SPELLINGS][CREDENTIAL_URL_SIZE + GITHUB_REPO_SIZE + 8];
+	const char *urls[SYNC_SPELLINGS];
+	struct syncs *y = ctx;
+	int n;
+
+	for (size_t i = 0; i < SYNC_SPELLINGS; i++) {
+		snprintf(text[i], sizeof(text[i]), "%s/%s%s", server, name, tails[i]);
+		for (char *p = text[i]; *p; p++)
+			*p = (char)tolower((unsigned char)*p);
+		urls[i] = text[i];
+	}
+	n = store_sync_wake_urls(y->store, account, urls, clock_wall_ms(), err);
+	if (n > 0)
+		wake(y);
+	return n;
+}
+
 static void on_push(const struct repo_push *p, void *ctx)
 {
 	struct syncs *y = ctx;
@@ -142,7 +171,7 @@ static void on_push(const struct repo_push *p, void *ctx)
 		wake(y);
 }
 
-/* With its own token, or the account's for that server. */
+/* With its own token, its installation's, or the account's for that server. */
 static int one_round(struct syncs *y, const struct store_repo *repo, const struct store_sync *s,
                      json_t *conflicts, struct err *err)
 {
@@ -151,11 +180,15 @@ static int one_round(struct syncs *y, const struct store_repo *repo, const struc
 
 	if (*s->token)
 		snprintf(token, sizeof(token), "%s", s->token);
+	else if (*s->installation)
+		r = ghapps_token(y->ghapps, s, token, err);
 	else
 		r = credential_token(y->credentials, s->account, s->url, token, err);
 	if (r == 0)
 		r = sync_round(y->g, repo, s, y->stop_fd, token, conflicts, err);
-	if (r < 0 && r != -ECANCELED && !*s->token) /* perhaps it was the password */
+	if (r < 0 && r != -ECANCELED && *s->installation) /* perhaps it was the password */
+		ghapps_refused(y->ghapps, s);
+	else if (r < 0 && r != -ECANCELED && !*s->token)
 		credential_refused(y->credentials, s->account, s->url);
 	OPENSSL_cleanse(token, sizeof(token));
 	return r;
@@ -251,6 +284,9 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 		return err_sys(err, -errno, "create an event");
 	if ((r = credentials_new(s, c->base_url, g->conf.allow_private, &y->ending, &y->credentials,
 	                         err)) < 0 ||
+	    (r = ghapps_new(s, c->base_url,
+	                    &(struct github_net){ g->conf.allow_private, &y->ending },
+	                    on_change_there, y, &y->ghapps, err)) < 0 ||
 	    (r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
 		return r;
 	for (; y->n < WORKERS; y->n++)
@@ -267,12 +303,18 @@ struct credentials *syncs_credentials(struct syncs *y)
 	return y->credentials;
 }
 
+struct ghapps *syncs_ghapps(struct syncs *y)
+{
+	return y->ghapps;
+}
+
 void syncs_end(struct syncs *y)
 {
 	if (!y)
 		return;
 	atomic_store(&y->ending, true);
 	eventfd_write(y->stop_fd, 1);
+	ghapps_end(y->ghapps);
 	wake(y);
 }
 
@@ -283,6 +325,7 @@ struct syncs *syncs_close(struct syncs *y)
 	syncs_end(y);
 	for (unsigned i = 0; i < y->n; i++)
 		pthread_join(y->threads[i], NULL);
+	ghapps_free(y->ghapps);
 	credentials_free(y->credentials);
 	cond_destroy(&y->more);
 	mutex_destroy(&y->lock);

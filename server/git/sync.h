@@ -14,6 +14,7 @@
 #include "store/store_sync.h"
 
 struct credentials;
+struct ghapps;
 struct repos;
 struct syncs;
 
@@ -28,11 +29,15 @@ void syncs_end(struct syncs *y);
 struct syncs *syncs_close(struct syncs *y);
 /* What they log in with: git/credential.h. */
 struct credentials *syncs_credentials(struct syncs *y);
+/* GitHub Apps: git/ghapps.h. */
+struct ghapps *syncs_ghapps(struct syncs *y);
 
 struct sync_new {
 	const char *remote; /* "owner/name", or NULL */
 	const char *url;    /* instead of it, or NULL */
 	const char *token;  /* or NULL */
+	/* Of a GitHub App of the account; NULL: that which reaches it, if there is one. */
+	const char *installation;
 };
 int sync_enable(struct syncs *y, const struct store_repo *r, const struct sync_new *n,
                 struct err *err);

@@ -89,6 +89,26 @@ static int tree_of(git_repository *repo, const char *sha, git_tree **ret, struct
 	return r == -ENOENT ? 0 : r;
 }
 
+int repo_tagged(struct repos *g, const struct store_repo *r, const char *sha,
+                char ret[SHA_TEXT_SIZE], struct err *err)
+{
+	autorepo *repo = NULL;
+	git_object *o = NULL, *c = NULL;
+	git_oid id;
+	int rc = repo_open(g, r, &repo, err);
+
+	if (rc < 0)
+		return rc;
+	if (git_oid_fromstr(&id, sha) < 0 || git_object_lookup(&o, repo, &id, GIT_OBJECT_ANY) < 0 ||
+	    git_object_peel(&c, o, GIT_OBJECT_COMMIT) < 0)
+		rc = err_set(err, -ENOENT, "the tag is of no commit");
+	else
+		git_oid_tostr(ret, SHA_TEXT_SIZE, git_object_id(c));
+	git_object_free(c);
+	git_object_free(o);
+	return rc;
+}
+
 struct look {
 	struct globs globs;
 	size_t left;

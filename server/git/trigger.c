@@ -17,6 +17,7 @@
 
 #define TAG ERR_GIT_INVALID_REQUEST
 #define HEADS "refs/heads/"
+#define TAGS "refs/tags/"
 
 /* A list of texts as JSON, as the store has it; "" for none. */
 static int put_filters(const struct trigger_filters *f, const char *name, char *dst, size_t size,
@@ -68,8 +69,12 @@ int trigger_create(struct triggers *t, const struct store_repo *r, const struct 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->repo, sizeof(ret->repo), "%s", r->id);
 	snprintf(ret->account, sizeof(ret->account), "%s", r->account);
-	if ((rc = put_filters(&n->branches, "branches", ret->branches, sizeof(ret->branches),
-	                      err)) < 0 ||
+	ret->event = n->event;
+	if (n->globs.n && trigger_is_delete(n->event))
+		return err_tag(err, -EINVAL, TAG,
+		               "'trigger.globs' are paths that changed: a deletion changes none");
+	if ((rc = put_filters(&n->names, trigger_is_tag(n->event) ? "tags" : "branches",
+	                      ret->branches, sizeof(ret->branches), err)) < 0 ||
 	    (rc = put_filters(&n->globs, "globs", ret->globs, sizeof(ret->globs), err)) < 0 ||
 	    (rc = put_action(t, n, ret, err)) < 0 ||
 	    (rc = store_trigger_list(t->store, r->id, &have, &n_have, err)) < 0)
@@ -102,24 +107,56 @@ int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
 	return 0;
 }
 
-static bool wants_branch(const struct store_trigger *tr, const char *branch)
+static bool wants_name(const struct store_trigger *tr, const char *name)
 {
 	autojson json_t *list = *tr->branches ? json_loads(tr->branches, 0, NULL) : NULL;
 	json_t *item;
 	size_t i;
 
 	json_array_foreach(list, i,
-	                   item) if (branch_matches(json_string_value(item), branch)) return true;
+	                   item) if (branch_matches(json_string_value(item), name)) return true;
 	return !list;
 }
 
-static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
-                          const struct repo_push *p, const struct repo_update *u, struct err *err)
+static bool is_zero(const char *sha)
 {
-	struct store_delivery d = { .action = tr->action, .state = DELIVERY_PENDING, .status = -1 };
-	const char *branch = u->ref + strlen(HEADS);
+	return strspn(sha, "0") == strlen(sha);
+}
+
+/* Is the update what such a trigger waits for? Then the name of the branch or tag. */
+static const char *concerns(enum trigger_event e, const struct repo_update *u)
+{
+	const char *prefix = trigger_is_tag(e) ? TAGS : HEADS;
+	bool made = is_zero(u->old_sha), gone = is_zero(u->new_sha);
+
+	if (strncmp(u->ref, prefix, strlen(prefix)) != 0 || gone != trigger_is_delete(e) ||
+	    (e == TRIGGER_BRANCH_CREATE && !made))
+		return NULL;
+	return u->ref + strlen(prefix);
+}
+
+/* An annotated tag stands for its commit; a tag of anything else for none. */
+static void put_commit(struct triggers *t, const struct store_repo *r, bool tag, const char *sha,
+                       char ret[SHA_TEXT_SIZE])
+{
+	struct err err = { 0 };
+
+	if (!tag || is_zero(sha))
+		snprintf(ret, SHA_TEXT_SIZE, "%s", sha);
+	else if (repo_tagged(t->g, r, sha, ret, &err) < 0)
+		*ret = '\0';
+}
+
+static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
+                          const struct repo_push *p, const struct repo_update *u, const char *name,
+                          struct err *err)
+{
+	struct store_delivery d = {
+		.action = tr->action, .event = tr->event, .state = DELIVERY_PENDING, .status = -1
+	};
+	bool tag = trigger_is_tag(tr->event);
 	int64_t waiting;
-	int r = p->again ? store_delivery_known(t->store, tr->id, p->id, branch, err) : 0;
+	int r = p->again ? store_delivery_known(t->store, tr->id, p->id, name, err) : 0;
 
 	if (r != 0)
 		return MIN(r, 0);
@@ -136,14 +173,13 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
 	snprintf(d.trigger, sizeof(d.trigger), "%s", tr->id);
 	snprintf(d.repo, sizeof(d.repo), "%s", tr->repo);
 	snprintf(d.account, sizeof(d.account), "%s", tr->account);
-	snprintf(d.branch, sizeof(d.branch), "%s", branch);
+	snprintf(d.branch, sizeof(d.branch), "%s", name);
 	snprintf(d.push, sizeof(d.push), "%s", p->id);
-	snprintf(d.old_sha, sizeof(d.old_sha), "%s", u->old_sha);
-	snprintf(d.new_sha, sizeof(d.new_sha), "%s", u->new_sha);
+	put_commit(t, p->repo, tag, u->old_sha, d.old_sha);
+	put_commit(t, p->repo, tag, u->new_sha, d.new_sha);
 	return store_delivery_add(t->store, &d, err);
 }
 
-/* For branches that were created or moved; a deleted one has no commit to report. */
 static void on_push(const struct repo_push *p, void *ctx)
 {
 	struct triggers *t = ctx;
@@ -155,12 +191,10 @@ static void on_push(const struct repo_push *p, void *ctx)
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		for (size_t k = 0; r >= 0 && k < p->n_updates; k++) {
 			const struct repo_update *u = &p->updates[k];
+			const char *name = concerns(list[i].event, u);
 
-			if (strncmp(u->ref, HEADS, strlen(HEADS)) != 0 ||
-			    strspn(u->new_sha, "0") == strlen(u->new_sha) ||
-			    !wants_branch(&list[i], u->ref + strlen(HEADS)))
-				continue;
-			r = leave_delivery(t, &list[i], p, u, &err);
+			if (name && wants_name(&list[i], name))
+				r = leave_delivery(t, &list[i], p, u, name, &err);
 		}
 	if (r < 0)
 		log_warn("repository %s: triggers were not notified of a push: %s", p->repo->id,

@@ -60,7 +60,8 @@ struct trigger_filters { /* none: everything passes */
 	size_t n;
 };
 struct trigger_new {
-	struct trigger_filters branches, globs;
+	enum trigger_event event;
+	struct trigger_filters names, globs; /* names: of branches or tags */
 	enum trigger_action action;
 	const char *endpoint;           /* of a webhook */
 	const char *command, *snapshot; /* of a VM; snapshot NULL: the template */

@@ -38,5 +38,8 @@ void workers_wake(struct triggers *t);
 /* Did the push change a path that one of the globs (a JSON array) names? */
 int repo_touched(struct repos *g, const struct store_repo *r, const char *old_sha,
                  const char *new_sha, const json_t *globs, bool *ret, struct err *err);
-/* Branch names: * is any text, also with slashes. */
+/* The commit that a tag's object stands for; -ENOENT: it is none. */
+int repo_tagged(struct repos *g, const struct store_repo *r, const char *sha,
+                char ret[SHA_TEXT_SIZE], struct err *err);
+/* Names of branches and tags: * is any text, also with slashes. */
 bool branch_matches(const char *pattern, const char *name);

@@ -74,7 +74,7 @@ static int exec_in(struct guest *g, const char *command, const char *cwd, const 
 	return 0;
 }
 
-#define ENV_MAX 12
+#define ENV_MAX 16
 struct env {
 	char *v[ENV_MAX];
 	size_t n;
@@ -111,7 +111,8 @@ static int fetch_repo(struct runs *rs, struct guest *g, const struct store_deliv
 	env_add(&env, "URL", c.url);
 	env_add(&env, "DEST", RUN_DIR);
 	env_add(&env, "REV", "");
-	env_add(&env, "COMMIT", d->new_sha);
+	/* After a deletion there is the default branch. */
+	env_add(&env, "COMMIT", trigger_is_delete(d->event) ? "" : d->new_sha);
 	if (env.failed)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = exec_in(g, "exec bash -c \"$STEP\"", "/", (const char *const *)env.v, CLONE_MS, o,
@@ -134,7 +135,8 @@ static int run_in(struct runs *rs, struct guest *g, struct store_delivery *d,
 	env_add(&env, "HOME", "/root");
 	env_add(&env, "PANDO_REPO_ID", d->repo);
 	env_add(&env, "PANDO_REPO_DIR", RUN_DIR);
-	env_add(&env, "PANDO_BRANCH", d->branch);
+	env_add(&env, "PANDO_EVENT", trigger_event_words[d->event]);
+	env_add(&env, trigger_is_tag(d->event) ? "PANDO_TAG" : "PANDO_BRANCH", d->branch);
 	env_add(&env, "PANDO_COMMIT", d->new_sha);
 	env_add(&env, "PANDO_COMMIT_BEFORE", d->old_sha);
 	env_add(&env, "PANDO_TRIGGER_ID", t->id);

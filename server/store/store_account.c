@@ -152,6 +152,15 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		"DELETE FROM domain_mappings WHERE account = $1",
 		"DELETE FROM dns_records WHERE account = $1",
 		"DELETE FROM git_credentials WHERE account = $1",
+		("DELETE FROM github_repos WHERE installation IN (SELECT id FROM "
+		 "github_installations WHERE account = $1 OR app IN "
+		 "(SELECT id FROM github_apps WHERE account = $1))"),
+		("DELETE FROM github_installations WHERE account = $1 OR app IN "
+		 "(SELECT id FROM github_apps WHERE account = $1)"),
+		("DELETE FROM github_deliveries WHERE app IN "
+		 "(SELECT id FROM github_apps WHERE account = $1)"),
+		"DELETE FROM github_links WHERE account = $1",
+		"DELETE FROM github_apps WHERE account = $1",
 		("DELETE FROM build_logs WHERE build_id IN "
 		 "(SELECT id FROM builds WHERE account = $1)"),
 		("DELETE FROM build_phases WHERE build_id IN "

@@ -23,7 +23,7 @@
 #include "store/store.h"
 #include "store/store_account.h"
 
-#define STORE_STMTS_MAX 384 /* distinct statement texts of this folder, with some to spare */
+#define STORE_STMTS_MAX 448 /* distinct statement texts of this folder, with some to spare */
 #define STORE_SQL_MAX 4096  /* bytes of one generated statement */
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to finish */
 
@@ -264,7 +264,7 @@ extern const char *const audit_migrations[];
 extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
         migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
-extern const char migration_30[], migration_31[];                       /* store_schema_30.c */
+extern const char migration_30[], migration_31[], migration_32[];       /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

@@ -23,6 +23,7 @@ static const struct col sync_cols[] = {
 	COL_AT(COL_TEXT, store_sync, note, "note"),
 	COL_AT(COL_TEXT, store_sync, conflicts, "conflicts"),
 	COL_AT(COL_TEXT, store_sync, hook_hash, "hook_hash"),
+	COL_AT(COL_TEXT, store_sync, installation, "installation"),
 	COL_AT(COL_I64, store_sync, next_ms, "next_ms"),
 	COL_AT(COL_I64, store_sync, last_ms, "last_ms"),
 	COL_AT(COL_I64, store_sync, started_ms, "started_ms"),
@@ -96,6 +97,25 @@ int store_sync_wake(struct store *s, const char *repo, const char *hook, int64_t
 	                           : "UPDATE git_syncs SET next_ms = CAST($1 AS BIGINT) "
 	                             "WHERE hook_hash = $2",
 	                      args, 2, err)) < 0 ||
+	    (r = tx_commit(&t, err)) < 0)
+		return r;
+	return n;
+}
+
+int store_sync_wake_urls(struct store *s, const char *account,
+                         const char *const urls[SYNC_SPELLINGS], int64_t now_ms, struct err *err)
+{
+	char now[24];
+	const char *args[] = { now, account, urls[0], urls[1], urls[2] };
+	autotx struct tx t = { 0 };
+	int r, n;
+
+	snprintf(now, sizeof(now), "%lld", (long long)now_ms);
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = n = run_text(s,
+	                      "UPDATE git_syncs SET next_ms = CAST($1 AS BIGINT) WHERE "
+	                      "account = $2 AND LOWER(url) IN ($3, $4, $5)",
+	                      args, ARRAY_SIZE(args), err)) < 0 ||
 	    (r = tx_commit(&t, err)) < 0)
 		return r;
 	return n;

@@ -14,9 +14,10 @@ struct store_sync {
 	char account[ACCOUNT_SIZE];
 	char remote[256]; /* "owner/name" */
 	char url[1024];
-	char token[512];    /* password there, or "" */
-	char hook[65];      /* secret in the address that starts a sync */
-	char hook_hash[65]; /* of it; store_sync_put() fills it in */
+	char token[512];            /* password there, or "" */
+	char hook[65];              /* secret in the address that starts a sync */
+	char hook_hash[65];         /* of it; store_sync_put() fills it in */
+	char installation[ID_SIZE]; /* of a GitHub App, whose tokens it uses; or "" */
 	enum sync_state state;
 	char note[256];
 	char conflicts[SYNC_CONFLICTS_SIZE];  /* JSON array */
@@ -30,6 +31,10 @@ int store_sync_delete(struct store *s, const char *repo, struct err *err);
 /* Makes it due now; by repository, or by hook (the other NULL). Number of rows. */
 int store_sync_wake(struct store *s, const char *repo, const char *hook, int64_t now_ms,
                     struct err *err);
+/* The same for all of an account that mirror one of these addresses, in lower case. */
+#define SYNC_SPELLINGS 3
+int store_sync_wake_urls(struct store *s, const char *account,
+                         const char *const urls[SYNC_SPELLINGS], int64_t now_ms, struct err *err);
 /*
  * Takes one that is due: marks it as running, and as due again after poll_ms. Accounts take turns:
  * one of an account at a time, and first the one whose account has waited for longest. -ENOENT:

@@ -11,6 +11,8 @@
 #include "store/store_internal.h"
 
 const char *const trigger_action_words[TRIGGER_ACTION_MAX] = { "webhook", "vm" };
+const char *const trigger_event_words[TRIGGER_EVENT_MAX] = { "push", "branchCreate", "branchDelete",
+	                                                     "tag", "tagDelete" };
 const char *const delivery_state_words[DELIVERY_STATE_MAX] = { "pending", "active", "delivered",
 	                                                       "failed" };
 
@@ -25,6 +27,7 @@ static const struct col trigger_cols[] = {
 	COL_AT(COL_TEXT, store_trigger, snapshot, "snapshot"),
 	COL_AT(COL_TEXT, store_trigger, command, "command"),
 	COL_AT(COL_I64, store_trigger, created_ms, "created_ms"),
+	COL_WORD_AT(store_trigger, event, "event", trigger_event_words),
 };
 static const struct table trigger_table = {
 	.name = "git_triggers",
@@ -54,6 +57,7 @@ static const struct col delivery_cols[] = {
 	COL_AT(COL_INT, store_delivery, judged, "judged"),
 	COL_AT(COL_TEXT, store_delivery, vm, "vm"),
 	COL_AT(COL_TEXT, store_delivery, note, "note"),
+	COL_WORD_AT(store_delivery, event, "event", trigger_event_words),
 };
 static const struct table delivery_table = {
 	.name = "git_deliveries",
@@ -186,8 +190,10 @@ int store_delivery_add(struct store *s, const struct store_delivery *d, struct e
 static int tell_delivery(struct store *s, const struct store_delivery *d, struct err *err)
 {
 	return feed_tell_locked(s, d->account, "git.delivery", "", "delivery",
-	                        json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:s?}", "id", d->id,
-	                                  "triggerId", d->trigger, "repoId", d->repo, "branch",
+	                        json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:i, s:s?}", "id", d->id,
+	                                  "triggerId", d->trigger, "repoId", d->repo, "event",
+	                                  trigger_event_words[d->event],
+	                                  trigger_is_tag(d->event) ? "tag" : "branch",
 	                                  json_text(d->branch, strlen(d->branch)), "state",
 	                                  delivery_state_words[d->state], "attempts",
 	                                  (int)d->attempts, "vmId", *d->vm ? d->vm : NULL),

@@ -24,6 +24,15 @@
 #define SHA_TEXT_SIZE 41
 
 enum trigger_action { TRIGGER_WEBHOOK, TRIGGER_VM, TRIGGER_ACTION_MAX };
+/* What happened to a branch or tag: moved or made; made; deleted. */
+enum trigger_event {
+	TRIGGER_PUSH,
+	TRIGGER_BRANCH_CREATE,
+	TRIGGER_BRANCH_DELETE,
+	TRIGGER_TAG,
+	TRIGGER_TAG_DELETE,
+	TRIGGER_EVENT_MAX
+};
 enum delivery_state {
 	DELIVERY_PENDING,
 	DELIVERY_ACTIVE,
@@ -32,13 +41,25 @@ enum delivery_state {
 	DELIVERY_STATE_MAX
 };
 extern const char *const trigger_action_words[TRIGGER_ACTION_MAX];
+extern const char *const trigger_event_words[TRIGGER_EVENT_MAX];
 extern const char *const delivery_state_words[DELIVERY_STATE_MAX];
+
+static inline bool trigger_is_tag(enum trigger_event e)
+{
+	return e == TRIGGER_TAG || e == TRIGGER_TAG_DELETE;
+}
+static inline bool trigger_is_delete(enum trigger_event e)
+{
+	return e == TRIGGER_BRANCH_DELETE || e == TRIGGER_TAG_DELETE;
+}
 
 struct store_trigger {
 	char id[ID_SIZE];
 	char repo[REPO_ID_SIZE];
 	char account[ACCOUNT_SIZE];
-	char branches[TRIGGER_TEXT_SIZE], globs[TRIGGER_TEXT_SIZE]; /* JSON arrays; "": all */
+	enum trigger_event event;
+	/* JSON arrays; "": all. branches: names of what the event is about, tags too */
+	char branches[TRIGGER_TEXT_SIZE], globs[TRIGGER_TEXT_SIZE];
 	enum trigger_action action;
 	char endpoint[TRIGGER_ENDPOINT_SIZE]; /* webhook */
 	char snapshot[ID_SIZE];               /* vm; "": the template */
@@ -60,9 +81,11 @@ struct store_delivery {
 	char repo[REPO_ID_SIZE];
 	char account[ACCOUNT_SIZE];
 	enum trigger_action action;
-	char branch[DELIVERY_BRANCH_SIZE];
-	char old_sha[SHA_TEXT_SIZE], new_sha[SHA_TEXT_SIZE];
-	char push[ID_SIZE]; /* the push it belongs to */
+	enum trigger_event event;
+	char branch[DELIVERY_BRANCH_SIZE]; /* or tag */
+	char old_sha[SHA_TEXT_SIZE],
+	        new_sha[SHA_TEXT_SIZE]; /* commits; zeros: none, "": a tag of none */
+	char push[ID_SIZE];             /* the push it belongs to */
 	enum delivery_state state;
 	uint32_t attempts;
 	int64_t next_ms, created_ms, updated_ms;

@@ -3,18 +3,19 @@
  * claim.c - VMs at rest that come from another node, and those that are given up
  *
  * A VM that is not in the table is looked for in the store. If nobody runs it (its node is dead, or
- * gave it up) and all that it rests on is in the object store, it is claimed: one transaction, then it
- * is in the table like any other, suspended or stopped, and whoever asked for it goes on. Nothing is
- * fetched or started by the claim: that is the resume's, and when it fails the VM is at rest here.
+ * gave it up) and all that it rests on is in the object store, it is claimed: one transaction, then
+ * it is in the table like any other, suspended or stopped, and whoever asked for it goes on.
+ * Nothing is fetched or started by the claim: that is the resume's, and when it fails the VM is at
+ * rest here.
  *
- * Asked for one that its memory does not fit to (another QEMU, accelerator or CPU), or without memory
- * to run it, this node leaves it, and names the one that has more room.
+ * Asked for one that its memory does not fit to (another QEMU, accelerator or CPU), or without
+ * memory to run it, this node leaves it, and names the one that has more room.
  *
- * What was lost with its node is claimed only to be rewound or deleted: its node may come back, with
- * its disk. What is not stored can only be deleted.
+ * What was lost with its node is claimed only to be rewound or deleted: its node may come back,
+ * with its disk. What is not stored can only be deleted.
  *
- * One claim at a time ("vmm claim"): the second one finds it in the table. An answer that never came
- * leaves a row with this node's name that nobody here knows, and that is claimed again.
+ * One claim at a time ("vmm claim"): the second one finds it in the table. An answer that never
+ * came leaves a row with this node's name that nobody here knows, and that is claimed again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -131,16 +132,18 @@ static int cannot(const struct store_found *f, enum claim_for what, struct err *
 	const char *id = f->row.info.id, *owner = *f->owner ? f->owner : "that was removed";
 
 	if (f->row.info.state == VM_LOST && what == CLAIM_TO_USE)
-		return err_tag(err, -EIO, ERR_NODE_UNAVAILABLE,
-		               "VM %s is lost: it was running on node '%s', which is down. When that "
-		               "node is back it is stopped, with its disk; or rewind it to what is "
-		               "left of its past ('pando vm rewind %s')",
-		               id, owner, id);
+		return err_tag(
+		        err, -EIO, ERR_NODE_UNAVAILABLE,
+		        "VM %s is lost: it was running on node '%s', which is down. When that "
+		        "node is back it is stopped, with its disk; or rewind it to what is "
+		        "left of its past ('pando vm rewind %s')",
+		        id, owner, id);
 	if (what == CLAIM_TO_USE && f->unstored)
-		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
-		               "VM %s is on node '%s', which is down, and %u of its files are not in "
-		               "the object store: it can be used when that node is back",
-		               id, owner, f->unstored);
+		return err_tag(
+		        err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+		        "VM %s is on node '%s', which is down, and %u of its files are not in "
+		        "the object store: it can be used when that node is back",
+		        id, owner, f->unstored);
 	return 0;
 }
 
@@ -224,8 +227,8 @@ int vmm_claimant(struct vmm *m, const char *account, const char *id, char ret_no
 		return r;
 	if (!is_free(&f))
 		return 0;
-	if (f.row.info.state != VM_LOST && !f.unstored && check_fit(m, &f.row, ret_node, &why) < 0 &&
-	    *ret_node)
+	if (f.row.info.state != VM_LOST && !f.unstored &&
+	    check_fit(m, &f.row, ret_node, &why) < 0 && *ret_node)
 		return 1;
 	snprintf(ret_node, ID_SIZE, "%s", store_node_id(m->store));
 	return 1;

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repositories and VMs together: clones by id in specs, commands of triggers in VMs"""
 import hashlib
+import html
+import os
+import re
 
 from case import Case, wait_for
 from git_checks import GitTools
+from github_server import Browser, GitHub
 
 BUILD_S = 400
 LARGE = b"large" * 1000
@@ -13,9 +17,15 @@ COMMAND = ('echo "$PANDO_REPO_ID $PANDO_BRANCH $PANDO_COMMIT" && pwd && git rev-
 
 
 class GitVm(GitTools, Case):
-    server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0"}
     keeps_specs = True
     limit_s = 600
+
+    @classmethod
+    def setUpClass(cls):
+        cls.hub = GitHub()
+        cls.addClassCleanup(cls.hub.close)
+        cls.server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0", "PANDO_GITHUB_URL": cls.hub.url, "PANDO_GIT_ALLOW_PRIVATE": "1"}
+        super().setUpClass()
 
     def setUp(self):
         self.port, self.key, self.data_dir = self.s.port, self.s.key(), self.s.dir
@@ -99,3 +109,37 @@ class GitVm(GitTools, Case):
             self.call("POST", base, {"trigger": {"event": "push"}, "action": {"action": "vm", "command": "true",
                                                                              "snapshotId": "sc-" + "a" * 20}})
         self.assertEqual(c.exception.status, 404)
+
+    def test_a_tag_on_github_runs_a_command(self):
+        """An App, installed; a mirror; a tag that is pushed there, a webhook, and a VM here that has it."""
+        b = Browser()
+        page = b.go(self.call("POST", "/git/v1/github/apps/manifest", {})["url"])
+        action, manifest = (html.unescape(v) for v in re.search(r'action="([^"]+)"><input type="hidden" name="manifest" value="([^"]+)"', page).groups())
+        b.go(action, form={"manifest": manifest})
+        (app,) = self.call("GET", "/git/v1/github/apps")["apps"]
+        bare = self.hub.repo("octocat/app")
+        self.hub.choice = ("octocat", "User", ["octocat/app"])
+        link = self.call("POST", f"/git/v1/github/apps/{app['id']}/install", {})["url"]
+        self.assertIn("Connected", b.go(html.unescape(re.search(r'href="([^"]+)"', b.go(link)).group(1))))
+        wait_for("the installation", lambda: self.call("GET", "/git/v1/github/installations")["installations"][0]["checkedAt"], 60)
+        repo = self.new()
+        t = self.api(repo, "POST", "/trigger", {"trigger": {"event": "tag", "tags": ["v*"]}, "action": {
+            "action": "vm", "command": 'echo "$PANDO_EVENT $PANDO_TAG $PANDO_COMMIT ${PANDO_BRANCH-none}" && git describe --tags && cat a.txt'}})["triggerId"]
+        self.api(repo, "POST", "/github-sync", {"githubRepoName": "octocat/app"})
+        wait_for("the first round", lambda: self.api(repo, "GET", "/github-sync")["state"] == "synced", 60)
+        far = os.path.join(self.top, "far")
+        self.git("clone", "-q", bare, far)
+        sha = self.save(far, {"a.txt": "hello\n"})
+        self.git("tag", "-a", "-m", "one", "v1", cwd=far)
+        self.git("push", "-q", "origin", "HEAD:main", "v1", cwd=far)
+        (installation,) = self.hub.installations.values()
+        payload = self.hub.push_payload(installation, "octocat/app", ref="refs/tags/v1", after=sha)
+        self.assertEqual(self.hub.deliver(self.hub.apps[app["appId"]], "push", payload), (200, {}))
+
+        def done():
+            return [d for d in self.api(repo, "GET", f"/trigger/{t}/deliveries")["deliveries"] if d["state"] in ("delivered", "failed")]
+        (d,) = wait_for("the run", done, 300)
+        d = self.api(repo, "GET", f"/trigger/{t}/deliveries/{d['id']}")
+        self.assertEqual(d["output"].split("\n"), [f"tag v1 {sha} none", "v1", "hello", ""])
+        self.assertEqual((d["event"], d["tag"], d["commit"], d["status"]), ("tag", "v1", sha, "success"))
+        self.assertEqual(self.api(repo, "GET", f"/git/commits/{sha}/status")["state"], "success")

@@ -51,6 +51,13 @@ describe("triggers", { timeout: SHORT }, () => {
     assert.equal(next.protectedHeader.kid, kid);
   });
 
+  it("can be for tags, which Freestyle's types do not have", async () => {
+    const made = await repo.triggers.create({ trigger: { event: "tag", tags: ["v*"] }, action: { action: "webhook", endpoint: hooks.url } });
+    const { triggers } = await repo.triggers.list();
+    assert.deepEqual(triggers.find((t) => t.id === made.triggerId).trigger, { event: "tag", tags: ["v*"], globs: null });
+    await repo.triggers.delete({ triggerId: made.triggerId });
+  });
+
   it("are deleted", async () => {
     assert.deepEqual(await repo.triggers.delete({ triggerId }), {});
     assert.deepEqual((await repo.triggers.list()).triggers, []);

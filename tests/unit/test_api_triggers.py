@@ -137,6 +137,116 @@ class Triggers(GitPacks, Base):
             self.refused(400, "GIT_INVALID_REQUEST", "POST", base, body)
         self.refused(400, "GIT_INVALID_REQUEST", "POST", base, {})
 
+    # ---- events besides a push ----
+
+    def on(self, repo, event, path=None, **when):
+        return self.api(repo, "POST", "/trigger", {"trigger": {"event": event, **when}, "action": {
+            "action": "webhook", "endpoint": self.endpoint + (path or "/" + event)}})["triggerId"]
+
+    def heard(self, n):
+        """The next n webhooks: path without the slash -> bodies."""
+        out = {}
+        for _ in range(n):
+            path, _, body, _ = self.next()
+            out.setdefault(path[1:], []).append(json.loads(body))
+        return out
+
+    def test_branches_and_tags(self):
+        """Made, moved and deleted, by git and by API: each trigger hears its own, once."""
+        repo = self.new()
+        triggers = {e: self.on(repo, e) for e in ("push", "branchCreate", "branchDelete", "tag", "tagDelete")}
+        self.on(repo, "tag", "/releases", tags=["v*"])
+        self.on(repo, "branchCreate", "/features", branches=["feature/*", "x"])
+        w = self.work()
+        one = self.save(w, {"a": "1"})
+        self.git("push", "-q", self.url(repo), "main", cwd=w)
+        first = {"repoId": repo, "branch": "main", "commit": one}
+        self.assertEqual(self.heard(2), {"push": [{"event": "branchUpdate", **first}], "branchCreate": [{"event": "branchCreate", **first}]})
+        # annotated, light, and of no commit; moved; all in one push
+        self.git("tag", "-a", "-m", "one", "v1", cwd=w)
+        self.git("tag", "light", cwd=w)
+        self.git("tag", "blob", "HEAD:a", cwd=w)
+        self.git("push", "-q", self.url(repo), "v1", "light", "blob", cwd=w)
+        got = self.heard(4)
+        self.assertEqual({b["tag"]: b["commit"] for b in got["tag"]}, {"v1": one, "light": one, "blob": None})
+        self.assertEqual(got["releases"], [{"event": "tag", "repoId": repo, "tag": "v1", "commit": one}])
+        two = self.save(w, {"a": "2"})
+        self.git("tag", "-f", "-a", "-m", "two", "v1", cwd=w)
+        self.git("push", "-qf", self.url(repo), "v1", cwd=w)
+        self.assertEqual(self.heard(2), {"tag": [{"event": "tag", "repoId": repo, "tag": "v1", "commit": two}],
+                                         "releases": [{"event": "tag", "repoId": repo, "tag": "v1", "commit": two}]})
+        self.git("push", "-q", self.url(repo), "HEAD:feature/y", ":v1", cwd=w)
+        feature = {"repoId": repo, "branch": "feature/y", "commit": two}
+        self.assertEqual(self.heard(4), {"push": [{"event": "branchUpdate", **feature}], "branchCreate": [{"event": "branchCreate", **feature}],
+                                         "features": [{"event": "branchCreate", **feature}],
+                                         "tagDelete": [{"event": "tagDelete", "repoId": repo, "tag": "v1", "commit": two}]})
+        self.git("push", "-q", self.url(repo), ":feature/y", cwd=w)
+        self.assertEqual(self.heard(1), {"branchDelete": [{"event": "branchDelete", "repoId": repo, "branch": "feature/y", "commit": two}]})
+        # the API: a commit moves a branch, one to a new branch makes it
+        c = self.commit(repo, {"b": "1"}, branch="main")["sha"]
+        self.assertEqual(self.heard(1)["push"][0]["commit"], c)
+        self.api(repo, "POST", "/branches", {"name": "x"})
+        got = self.heard(3)
+        self.assertEqual((sorted(got), got["features"][0]["branch"]), (["branchCreate", "features", "push"], "x"))
+        self.assertTrue(self.hook.got.empty())
+        # the log
+        d = self.settled(repo, triggers["tagDelete"])[0]
+        self.assertEqual((d["event"], d["branch"], d["tag"], d["commit"]), ("tagDelete", None, "v1", two))
+        d = self.settled(repo, triggers["branchDelete"])[0]
+        self.assertEqual((d["event"], d["branch"], d["tag"], d["commit"]), ("branchDelete", "feature/y", None, two))
+        self.api(repo, "POST", f"/trigger/{triggers['branchDelete']}/deliveries/{d['id']}/redeliver")
+        self.assertEqual(self.heard(1), {"branchDelete": [{"event": "branchDelete", "repoId": repo, "branch": "feature/y", "commit": two}]})
+
+    def test_globs_of_tags(self):
+        """Paths of the tag's commit; of one that moved, those that differ."""
+        repo = self.new()
+        t = self.on(repo, "tag", globs=["docs/**"])
+        w = self.work()
+        self.save(w, {"a": "1"})
+        self.git("tag", "-a", "-m", "x", "v1", cwd=w)
+        self.git("push", "-q", self.url(repo), "main", "v1", cwd=w)
+        self.save(w, {"docs/x": "1"})
+        self.git("tag", "v2", cwd=w)
+        self.git("push", "-q", self.url(repo), "v2", cwd=w)
+        self.assertEqual(self.heard(1)["tag"][0]["tag"], "v2")
+        self.save(w, {"a": "2"})
+        self.git("tag", "-f", "v2", cwd=w)
+        self.git("push", "-qf", self.url(repo), "v2", cwd=w)
+        self.until("both others are dropped", lambda: [d["tag"] for d in self.deliveries(repo, t)] == ["v2"])
+        self.assertTrue(self.hook.got.empty())
+
+    def test_kill_with_a_tag(self):
+        """A deletion and a tag that were accepted and not told are told after the restart, once."""
+        repo = self.new()
+        t, gone = self.on(repo, "tag"), self.on(repo, "branchDelete")
+        w = self.work()
+        sha = self.save(w, {"a": "1"})
+        self.git("push", "-q", self.url(repo), "main", "main:side", cwd=w)
+        self.git("tag", "-a", "-m", "x", "v1", cwd=w)
+        self.hold_hook("")
+        p = self.push_held(repo, w, "v1", ":side")
+        self.until("both have moved", lambda: self.bare_ref(repo, "refs/tags/v1") and not self.bare_ref(repo, "refs/heads/side"))
+        self.crash()
+        p.wait(60)
+        self.start()
+        got = self.heard(2)
+        self.assertEqual((got["tag"][0]["commit"], got["branchDelete"][0]["branch"]), (sha, "side"))
+        self.settled(repo, t)
+        self.settled(repo, gone)
+        self.until("no note is left", lambda: not self.notes(repo))
+        self.assertTrue(self.hook.got.empty())
+
+    def test_shapes_of_events(self):
+        repo = self.new()
+        t = self.on(repo, "tag", tags=["v*"])
+        self.assertEqual(self.api(repo, "GET", f"/trigger/{t}")["trigger"], {"event": "tag", "tags": ["v*"], "globs": None})
+        t = self.on(repo, "branchDelete", branches=["x"])
+        self.assertEqual(self.api(repo, "GET", f"/trigger/{t}")["trigger"], {"event": "branchDelete", "branches": ["x"], "globs": None})
+        for when in ({"event": "tag", "branches": ["x"]}, {"event": "push", "tags": ["x"]}, {"event": "tagDelete", "globs": ["x"]},
+                     {"event": "branchDelete", "globs": ["x"]}, {"event": "tagCreate"}, {"event": "tag", "tags": [1]}):
+            self.refused(400, "GIT_INVALID_REQUEST", "POST", f"/git/v1/repo/{repo}/trigger",
+                         {"trigger": when, "action": {"action": "webhook", "endpoint": self.endpoint}})
+
     def test_strangers(self):
         """Another account, and an identity with a grant, see and change nothing."""
         repo = self.new()

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Every command of `pando git`, as text and as JSON, on a server without machines; usage: test_cli_git.py SERVE_GIT PANDO [TEST...]"""
+import html
 import http.server
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
+from github_server import Browser, GitHub  # noqa: E402
 from served import ServedGit, listen  # noqa: E402
 
 PANDO = sys.argv[2]
@@ -28,7 +31,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Cli(ServedGit, GitTools, unittest.TestCase):
+class Tools(ServedGit, GitTools):
     def setUp(self):
         super().setUp()
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PANDO_", "FREESTYLE_", "XDG_", "GIT_"))}
@@ -47,6 +50,8 @@ class Cli(ServedGit, GitTools, unittest.TestCase):
         self.repos.append(repo)
         return repo
 
+
+class Cli(Tools, unittest.TestCase):
     def test_repositories(self):
         repo = self.make("first")
         self.assertRegex(repo, r"^[0-9a-f-]{36}$")
@@ -218,6 +223,58 @@ class Cli(ServedGit, GitTools, unittest.TestCase):
             if state["state"] == "synced" and tips.startswith(sha):
                 return
         self.fail(f"{state}; {tips}")
+
+
+class Apps(Tools, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hub = GitHub()
+        cls.addClassCleanup(cls.hub.close)
+        cls.server_env = {"FX_GITHUB": cls.hub.url}
+        super().setUpClass()
+
+    def test_apps_and_installations(self):
+        link = self.pando("app", "new", "--name", "cli-app", "--private").strip()
+        b = Browser()
+        page = b.go(link)
+        action, manifest = (html.unescape(v) for v in re.search(r'action="([^"]+)"><input type="hidden" name="manifest" value="([^"]+)"', page).groups())
+        self.assertFalse(json.loads(manifest)["public"])
+        b.go(action, form={"manifest": manifest})
+        (app,) = self.json("app", "list")["apps"]
+        there = self.hub.apps[app["appId"]]
+        self.assertIn("cli-app", self.pando("app", "list"))
+        self.hub.repo("octocat/one")
+        self.hub.choice = ("octocat", "User", ["octocat/one"])
+        b.go(html.unescape(re.search(r'href="([^"]+)"', b.go(self.pando("app", "install").strip())).group(1)))
+        (i,) = self.json("app", "installations")["installations"]
+        number = i["installationId"]
+        self.assertIn("octocat", self.pando("app", "installations"))
+        self.assertEqual(self.pando("app", "refresh", number), "begun\n")
+        while not self.json("app", "repos", number)["repositories"]:
+            pass
+        self.assertEqual(self.pando("app", "repos", i["id"]), "octocat/one\n")
+        self.make("mirror")
+        self.pando("sync", "enable", "mirror", "octocat/one", "--installation", number)
+        self.assertEqual(self.json("sync", "status", "mirror")["installationId"], number)
+        self.pando("sync", "disable", "mirror")
+        self.assertEqual(self.pando("app", "forget", number, "--uninstall"), "forgotten\n")
+        self.assertTrue(self.hub.installations[int(number)].gone)
+        # one that exists, with values from files
+        for name, text in (("key", there.pem), ("hook", there.webhook_secret + "\n"), ("client", there.client_secret + "\n")):
+            with open(os.path.join(self.top, name), "w", encoding="utf-8") as f:
+                f.write(text)
+        said = self.pando("app", "add", "--app", str(there.id), "--key-file", "key", "--webhook-secret-file", "hook", "--client", there.client_id,
+                          "--client-secret-file", "client", "--shared")
+        self.assertIn("/git/v1/github/webhook/gha-", said)
+        self.hub.user = "octocat"
+        second = self.hub.install(there)
+        self.assertRegex(self.pando("app", "adopt", app["id"], str(second.id)), "^ghi-")
+        for bad, code in ((("app", "dance"), USAGE), (("app", "add"), USAGE), (("app", "adopt", app["id"]), USAGE), (("app", "install"), REFUSED),
+                          (("app", "repos", "nowhere"), REFUSED), (("app", "adopt", app["id"], "99"), REFUSED)):
+            self.pando(*bad, code=code)
+        for a in self.json("app", "list")["apps"]:
+            self.assertIn("forgotten", self.pando("app", "remove", a["id"]))
+        self.assertEqual(self.json("app", "installations")["installations"], [])
 
 
 if __name__ == "__main__":

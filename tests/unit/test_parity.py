@@ -16,6 +16,7 @@ REPO = "/git/v1/repo/{}"
 
 OBJECTS = "an object by its hash: `pando git clone` and git have them all"
 ALIAS = "an older way to what another command does"
+PERSON = "what reaches the repositories of others is a person's decision"
 BYTES = "bytes for a file; a model uses a clone in a VM"
 SECRET = "an administrator's secret: not for a model"
 NOT_IN_CLI = {
@@ -27,6 +28,7 @@ NOT_IN_CLI = {
     "GET /git/v1/repo/{repo}/git/trees/{hash}": OBJECTS,
     "POST /git/v1/repo/{repo}/git/commits": "for programs that write objects themselves; `pando git commit` moves a branch, too",
     "POST /git/v1/sync-hook/{hook}": "for other servers",
+    "POST /git/v1/github/webhook/{app}": "for GitHub",
 }
 NOT_IN_MCP = {
     **NOT_IN_CLI,
@@ -44,6 +46,10 @@ NOT_IN_MCP = {
     "DELETE /git/v1/repo/{repo}/github-sync": SECRET, "POST /git/v1/repo/{repo}/github-sync/run": SECRET,
     "GET /git/v1/credentials": SECRET, "PUT /git/v1/credentials": SECRET, "DELETE /git/v1/credentials": SECRET,
     "POST /git/v1/signing-keys": SECRET,
+    "GET /git/v1/github/apps": SECRET, "POST /git/v1/github/apps": SECRET, "DELETE /git/v1/github/apps/{app}": PERSON,
+    "POST /git/v1/github/apps/manifest": PERSON, "POST /git/v1/github/apps/{app}/install": PERSON,
+    "POST /git/v1/github/installations": PERSON, "DELETE /git/v1/github/installations/{installation}": PERSON,
+    "POST /git/v1/github/installations/{installation}/refresh": "webhooks and the server itself do it",
     "GET /v1/vms/snapshots/{snapshot_id}": "snapshot_list has what is in it",
     "PATCH /v1/vms/snapshots/{snapshot_id}": "a label, given when it is taken",
     "DELETE /v1/vms/snapshots/{snapshot_id}": "what others' VMs start from: a person deletes it",

@@ -168,7 +168,7 @@ ROUTE(GET, REPO "/trigger", SCOPE_ACCOUNT, NO_BODY, api_trigger_list, 0,
       "List triggers")
 DOC(REPLY, "{triggers: Trigger[]}")
 ROUTE(POST, REPO "/trigger", SCOPE_ACCOUNT, KIB(64), api_trigger_create, 0,
-      "Create a trigger for pushes: a webhook, or a command in a VM")
+      "Create a trigger for pushes, branches or tags: a webhook, or a command in a VM")
 DOC(BODY, "TriggerNew")
 DOC(REPLY, "{triggerId: string}")
 DOC(FAILS, "GIT_INVALID_REQUEST SNAPSHOT_NOT_FOUND")
@@ -218,6 +218,67 @@ ROUTE(POST, "/git/v1/sync-hook/{hook}", SCOPE_PUBLIC, NO_BODY, api_sync_hook, 0,
       "For the other server's webhook: sync now")
 DOC(REPLY, "Empty")
 DOC(FAILS, "NOT_FOUND")
+
+/* GitHub Apps */
+#define HUB "/git/v1/github"
+DOC(SECTION, "GitHub Apps")
+ROUTE(GET, HUB "/apps", SCOPE_ACCOUNT, NO_BODY, api_github_apps, 0,
+      "List the account's GitHub Apps and the shared ones, without their secrets")
+DOC(REPLY, "{apps: GithubApp[]}")
+ROUTE(POST, HUB "/apps", SCOPE_ACCOUNT, KIB(64), api_github_app_add, 0,
+      "Add a GitHub App that exists; GitHub is asked whether the values are right")
+DOC(BODY, "GithubAppNew")
+DOC(REPLY, "GithubApp")
+DOC(FAILS, "GIT_INVALID_REQUEST GIT_HUB_SYNC_FAILED FORBIDDEN LIMIT_EXCEEDED")
+ROUTE(POST, HUB "/apps/manifest", SCOPE_ACCOUNT, KIB(64), api_github_manifest, 0,
+      "A link with which a browser makes a new GitHub App for this account; valid for an hour")
+DOC(BODY, "GithubManifest")
+DOC(REPLY, "GithubLink")
+DOC(FAILS, "GIT_INVALID_REQUEST FORBIDDEN LIMIT_EXCEEDED")
+ROUTE(DELETE, HUB "/apps/{app}", SCOPE_ACCOUNT, NO_BODY, api_github_app_delete, 0,
+      "Forget a GitHub App with its installations; on GitHub it stays")
+DOC(REPLY, "Empty")
+DOC(FAILS, "NOT_FOUND")
+ROUTE(POST, HUB "/apps/{app}/install", SCOPE_ACCOUNT, KIB(64), api_github_install, 0,
+      "A link with which a browser installs the App for this account, once; valid for a week")
+DOC(BODY, "GithubInstall")
+DOC(REPLY, "GithubLink")
+DOC(FAILS, "NOT_FOUND GIT_INVALID_REQUEST LIMIT_EXCEEDED")
+ROUTE(GET, HUB "/installations", SCOPE_ACCOUNT, NO_BODY, api_github_installations, 0,
+      "List the account's installations")
+DOC(REPLY, "{installations: GithubInstallation[]}")
+ROUTE(POST, HUB "/installations", SCOPE_ACCOUNT, KIB(64), api_github_adopt, 0,
+      "Add an installation of the account's own App that was made without a link")
+DOC(BODY, "GithubAdopt")
+DOC(REPLY, "GithubInstallation")
+DOC(FAILS, "NOT_FOUND GIT_INVALID_REQUEST CONFLICT LIMIT_EXCEEDED GIT_HUB_SYNC_FAILED")
+ROUTE(GET, HUB "/installations/{installation}/repositories", SCOPE_ACCOUNT, NO_BODY, api_github_repositories, 0,
+      "Repositories that an installation reaches")
+DOC(QUERY, "limit?: int, offset?: int")
+DOC(REPLY, "{repositories: string[]}")
+DOC(FAILS, "NOT_FOUND")
+ROUTE(POST, HUB "/installations/{installation}/refresh", SCOPE_ACCOUNT, NO_BODY, api_github_refresh, 0,
+      "Ask GitHub soon what the installation is now, as its webhook does")
+DOC(REPLY, "Empty")
+DOC(FAILS, "NOT_FOUND")
+ROUTE(DELETE, HUB "/installations/{installation}", SCOPE_ACCOUNT, NO_BODY, api_github_forget, 0,
+      "Forget an installation; with uninstall, on GitHub too")
+DOC(QUERY, "uninstall?: bool")
+DOC(REPLY, "Empty")
+DOC(FAILS, "NOT_FOUND GIT_HUB_SYNC_FAILED")
+ROUTE(POST, HUB "/webhook/{app}", SCOPE_PUBLIC, MIB(1), api_github_webhook, ROUTE_MANY,
+      "For GitHub: the App's webhook, with X-Hub-Signature-256")
+DOC(BODY_TYPE, "application/json")
+DOC(REPLY, "Empty")
+DOC(FAILS, "GIT_INVALID_REQUEST UNAUTHORIZED LIMIT_EXCEEDED")
+DOC(SECTION, NULL)
+ROUTE(GET, HUB "/start", SCOPE_PUBLIC, NO_BODY, api_github_start, 0,
+      "For browsers: the page of a link")
+ROUTE(GET, HUB "/created", SCOPE_PUBLIC, NO_BODY, api_github_created, 0,
+      "For browsers: GitHub has made the App")
+ROUTE(GET, HUB "/installed", SCOPE_PUBLIC, NO_BODY, api_github_installed, 0,
+      "For browsers: the App was installed")
+#undef HUB
 
 /* credentials for other Git servers */
 DOC(SECTION, "Credentials and keys")

@@ -22,6 +22,13 @@ struct repo_client request_repo_client(struct request *req);
 int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
                   const char *type, struct err *err);
 
+/* ---- GitHub Apps: github_apps.c ---- */
+#define GITHUB_NUMBER_SIZE 32
+/* GitHub's numbers, as a string or a number; *ret stays NULL for null or none. */
+int github_number(const json_t *v, char buf[GITHUB_NUMBER_SIZE], const char **ret, struct err *err);
+struct ghapps;
+int github_apps_of(struct request *req, struct ghapps **ret, struct err *err);
+
 /* ---- the contract's shapes: shape.c ---- */
 json_t *shape_str(const char *s);      /* null for NULL */
 json_t *shape_sha(const char *sha);    /* null for "" */

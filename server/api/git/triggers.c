@@ -50,9 +50,10 @@ static json_t *trigger_json(const struct store_trigger *t)
 	                            shape_text(t->snapshot), "command", t->command);
 
 	return json_pack("{s:s, s:s, s:{s:s, s:o, s:o}, s:o, s:b, s:o}", "id", t->id,
-	                 "repositoryId", t->repo, "trigger", "event", "push", "branches",
-	                 filters_json(t->branches), "globs", filters_json(t->globs), "action",
-	                 action, "managed", 0, "createdAt", shape_time(t->created_ms));
+	                 "repositoryId", t->repo, "trigger", "event", trigger_event_words[t->event],
+	                 trigger_is_tag(t->event) ? "tags" : "branches", filters_json(t->branches),
+	                 "globs", filters_json(t->globs), "action", action, "managed", 0,
+	                 "createdAt", shape_time(t->created_ms));
 }
 
 /* For a command: how it went, in one word. */
@@ -73,15 +74,18 @@ static const char *outcome(const struct store_delivery *d)
 static json_t *delivery_json(const struct store_delivery *d)
 {
 	bool hook = d->action == TRIGGER_WEBHOOK;
-	json_t *j =
-	        json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "id",
-	                  d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
-	                  trigger_action_words[d->action], "branch", shape_text(d->branch),
-	                  "commit", d->new_sha, "state", delivery_state_words[d->state], "attempts",
-	                  (json_int_t)d->attempts, "createdAt", shape_time(d->created_ms),
-	                  "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
-	                  d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(),
-	                  "error", shape_text(d->note));
+	bool tag = trigger_is_tag(d->event);
+	const char *commit = trigger_is_delete(d->event) ? d->old_sha : d->new_sha;
+	json_t *j = json_pack(
+	        "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o, s:o}", "id",
+	        d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
+	        trigger_action_words[d->action], "event", trigger_event_words[d->event], "branch",
+	        tag ? json_null() : shape_text(d->branch), "tag",
+	        tag ? shape_text(d->branch) : json_null(), "commit", shape_sha(commit), "state",
+	        delivery_state_words[d->state], "attempts", (json_int_t)d->attempts, "createdAt",
+	        shape_time(d->created_ms), "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
+	        d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(), "error",
+	        shape_text(d->note));
 
 	json_object_set_new(j, hook ? "statusCode" : "exitCode",
 	                    d->status >= 0 ? json_integer(d->status) : json_null());
@@ -130,12 +134,17 @@ static const struct json_field body_fields[] = {
 JSON_TABLE(TriggerNew, body_fields);
 struct when {
 	const char *event;
-	json_t *branches, *globs;
+	json_t *branches, *tags, *globs;
 };
 static const struct json_field when_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32, "'push'"),
-	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0, "string[]"),
-	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0, "string[]"),
+	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32,
+	           "'push' | 'branchCreate' | 'branchDelete' | 'tag' | 'tagDelete'"),
+	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0, "string[]",
+	           "names; * is any text"),
+	JSON_FIELD(JSON_WANT_ARRAY, when, tags, "tags", JSON_NULLABLE, 0, 0, "string[]",
+	           "names; * is any text. For the events of tags"),
+	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0, "string[]",
+	           "paths, one of which must have changed; not for deletions"),
 };
 JSON_TABLE(TriggerWhen, when_fields);
 struct what {
@@ -178,13 +187,24 @@ static int read_filters(const json_t *list, const char *name, struct trigger_fil
 static int read_when(const json_t *j, struct trigger_new *ret, struct err *err)
 {
 	struct when w = { 0 };
+	bool tag;
 	int r = json_fields_read(j, "trigger.", when_fields, ARRAY_SIZE(when_fields), &w, err);
 
 	if (r < 0)
 		return r;
-	if (strcmp(w.event, "push") != 0)
-		return err_tag(err, -EINVAL, TAG, "'trigger.event' must be \"push\"");
-	r = read_filters(w.branches, "branches", &ret->branches, err);
+	while (ret->event < TRIGGER_EVENT_MAX &&
+	       strcmp(w.event, trigger_event_words[ret->event]) != 0)
+		ret->event++;
+	if (ret->event == TRIGGER_EVENT_MAX)
+		return err_tag(err, -EINVAL, TAG,
+		               "'trigger.event' must be \"push\", \"branchCreate\", "
+		               "\"branchDelete\", \"tag\" or \"tagDelete\"");
+	tag = trigger_is_tag(ret->event);
+	if (json_array_size(tag ? w.branches : w.tags))
+		return err_tag(err, -EINVAL, TAG,
+		               "'trigger.%s' must be left out with \"%s\": use '%s'",
+		               tag ? "branches" : "tags", w.event, tag ? "tags" : "branches");
+	r = read_filters(tag ? w.tags : w.branches, tag ? "tags" : "branches", &ret->names, err);
 	return r < 0 ? r : read_filters(w.globs, "globs", &ret->globs, err);
 }
 
