@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "conf.h"
 #include "node/node.h"
+#include "peer/peer.h"
 #include "privc/privc.h"
 #include "store/store_cluster.h"
 #include "vm/vm.h"
@@ -74,6 +75,17 @@ int nodes_join(const struct conf *c, const struct nodes_self *self, struct store
 	nc.self.vcpus = (uint32_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
 	nc.self.mem_mb = memory_mb(_SC_PHYS_PAGES);
 	return node_open(&nc, ret, err);
+}
+
+int nodes_peers(const struct conf *c, struct node *n, struct store *store, struct vmm *vmm,
+                struct peers **ret, struct err *err)
+{
+	struct peers_conf pc = {
+		.address = c->node_address, .node = n, .store = store, .vmm = vmm
+	};
+
+	*ret = NULL;
+	return n ? peers_open(&pc, ret, err) : 0;
 }
 
 static void load(void *ctx, struct node_load *ret)

@@ -67,6 +67,10 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 	}
 	if ((r = repo_id_check(req, err)) < 0)
 		return r;
+	if (cross_ticket(req)) {
+		*ret_permitted = true;
+		return 0;
+	}
 	r = ticket_check(req, err);
 	if (r == 0 && req->match.route->scope != SCOPE_GIT_HTTP && (r = cookie_check(req, err)) > 0)
 		return 0;
@@ -89,7 +93,8 @@ static int check_rate(struct request *req, struct err *err)
 	struct rate_answer a = { 0 };
 	char net[SOCK_NET_SIZE];
 
-	if (!rate || rate_take(rate,
+	/* Those that another node has passed on were counted there. */
+	if (!rate || *req->node || rate_take(rate,
 	                       !known      ? sock_net_text(request_remote(req), net)
 	                       : *who->key ? who->key
 	                                   : who->account,

@@ -181,6 +181,7 @@ static int adopt_rows(struct store *s, const char *id, struct err *err)
 		"UPDATE background_requests SET node = $1 WHERE node = ''",
 		"UPDATE script_runs SET node = $1 WHERE node = ''",
 		"UPDATE cron_executions SET node = $1 WHERE node = ''",
+		"UPDATE git_repos SET node = $1 WHERE node = ''",
 		("UPDATE templates SET key = CAST($1 AS TEXT) || '/' || key "
 		 "WHERE key NOT LIKE '%/%'"),
 		("UPDATE spec_layers SET key = CAST($1 AS TEXT) || '/' || key "
@@ -460,6 +461,8 @@ static int lose_all(struct store *s, const char *node, struct err *err)
 
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = vm_bury_locked(s, (const struct store_vm *)rows + i, "lost", err);
+	if (r >= 0)
+		r = repos_lose_locked(s, node, err);
 	if (r >= 0 && (r = run_fail_locked(s, node, err)) >= 0)
 		r = objects_left_locked(s, node, err);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(then); i++)
@@ -471,25 +474,26 @@ int store_node_remove(struct store *s, const char *id, bool lose, struct err *er
 {
 	autotx struct tx t = { 0 };
 	struct store_node row;
-	int r, vms = 0, snaps = 0;
+	int r, vms = 0, snaps = 0, repos = 0;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &node_table, id, &row, err)) < 0 ||
 	    (vms = query_count(s, "SELECT COUNT(*) FROM vms WHERE node = $1", id, err)) < 0 ||
 	    (snaps = query_count(s,
 	                         "SELECT COUNT(*) FROM snapshots WHERE point IN "
 	                         "(SELECT id FROM points WHERE node = $1)",
-	                         id, err)) < 0)
-		return MIN(r, MIN(vms, snaps));
+	                         id, err)) < 0 ||
+	    (repos = query_count(s, "SELECT COUNT(*) FROM git_repos WHERE node = $1", id, err)) < 0)
+		return MIN(MIN(r, repos), MIN(vms, snaps));
 	if (row.alive)
 		return err_tag(err, -EBUSY, ERR_CONFLICT,
 		               "node '%s' is alive: stop it first; if it does not answer any more, "
 		               "wait until the others have seen that (%s)",
 		               row.name, "'pando node list'");
-	if ((vms || snaps) && !lose)
+	if ((vms || snaps || repos) && !lose)
 		return err_tag(err, -EBUSY, ERR_CONFLICT,
-		               "only node '%s' has the files of %d VMs and %d snapshots: start it "
-		               "again, or remove it together with them",
-		               row.name, vms, snaps);
+		               "only node '%s' has the files of %d VMs, %d snapshots and %d "
+		               "repositories: start it again, or remove it together with them",
+		               row.name, vms, snaps, repos);
 	if ((r = lose_all(s, id, err)) < 0 || (r = row_delete(s, &node_table, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

@@ -37,3 +37,7 @@ const char migration_30[] =
         "ALTER TABLE background_requests ADD COLUMN node TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE script_runs ADD COLUMN node TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE cron_executions ADD COLUMN node TEXT NOT NULL DEFAULT '';";
+
+/* Whose files a repository is, and what all nodes have together (store_shared.c). */
+const char migration_31[] = "ALTER TABLE git_repos ADD COLUMN node TEXT NOT NULL DEFAULT '';"
+                            "CREATE INDEX git_repos_node ON git_repos (node);";

@@ -142,6 +142,16 @@ int elsewhere_come_back(struct vm *vm, struct err *err)
 	return vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
 }
 
+bool vmm_snapshot_elsewhere(struct vmm *m, const char *snapshot, char ret_home[ID_SIZE])
+{
+	struct store_snapshot n;
+	struct err err = { 0 };
+
+	return has_nodes(m) && store_snapshot_get(m->store, snapshot, &n, &err) == 0 && *n.point &&
+	       store_point_node(m->store, n.point, ret_home, &err) == 0 &&
+	       layers_need(m, n.point, ret_home, &err) < 0;
+}
+
 uint32_t vmm_room_mb(struct vmm *m)
 {
 	uint64_t mb = host_free_mb();
