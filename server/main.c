@@ -342,7 +342,8 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = serverless_new(&(struct serverless_conf){ a->store, a->vmm, a->builder },
 	                        &a->serverless, err)) < 0 ||
-	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
+	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), a->peers, &a->front,
+	                   err)) <
 	            0 ||
 	    (r = ports_start(a, err)) < 0 || (r = secrets_settle(a->secrets, err)) < 0 ||
 	    (r = mcp_new(&a->mcp, err)) < 0)
@@ -375,6 +376,8 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = api_start(&deps, &a->api, err)) < 0 ||
 	    (r = peers_begin(a->peers, &(struct peers_hooks){ a->api, api_take_node }, err)) < 0)
 		return r;
+	if (a->node)
+		nodes_front(a->front);
 	return front_start(a->front, a->api, err);
 }
 
@@ -389,6 +392,8 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy, ssh_busy;
 
+	if (a->node)
+		nodes_front(NULL);
 	objects_end(a->objects); /* nobody waits for layers any more */
 	front_stop(a->front);
 	if (a->front)

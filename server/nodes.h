@@ -8,6 +8,7 @@
 
 struct auth;
 struct conf;
+struct front;
 struct err;
 struct node;
 struct peers;
@@ -32,3 +33,5 @@ int nodes_peers(const struct conf *c, struct node *n, struct store *store, struc
                 struct peers **ret, struct err *err);
 /* There are VMs: their load goes into the node's row, draining suspends them. n NULL is fine. */
 int nodes_begin(struct node *n, struct vmm *vmm, struct auth *auth, struct err *err);
+/* From now on the edge hears of names that other nodes have changed; NULL: no longer. */
+void nodes_front(struct front *f);

@@ -50,9 +50,15 @@ static struct place place_of_new(struct request *req, struct err *err)
 {
 	struct peers *peers = deps_of(req)->peers;
 	struct place ret = { .kind = PLACE_HERE };
+	const char *snapshot, *key = request_header(req, "Idempotency-Key");
 	char home[ID_SIZE];
-	const char *snapshot;
 	json_t *body;
+
+	/* Sent again while it still runs elsewhere: that node has the thread to wait for. */
+	if (key && (req->match.route->flags & ROUTE_BACKGROUND) &&
+	    store_request_node(deps_of(req)->store, who_of(req)->account, key, home, err) == 0 &&
+	    *home)
+		return place_of_node(peers, home, err);
 
 	if (req->body.len && request_json(req, ERR_BAD_REQUEST, &body, err) == 0 &&
 	    (snapshot = json_string_value(json_object_get(body, "snapshotId"))) &&
@@ -252,13 +258,19 @@ static int begin_stream(struct request *req, struct err *err)
 
 	f->streaming = true;
 	f->chunked = !length;
-	put_head(f, "", NULL, length ? strtoull(length, NULL, 10) : 0, &head);
+	f->expects = request_header(req, "Expect");
+	put_head(f, f->expects ? "Expect: 100-continue\r\n" : "", NULL, length ? strtoull(length, NULL, 10) : 0, &head);
 	if (head.failed)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = peer_get(deps_of(req)->peers, f->node, /* fresh= */ false, &f->c, &f->used,
 	                  err)) < 0 ||
-	    (r = peer_write(f->c, head.p, head.len, err)) < 0)
+	    (r = peer_write(f->c, head.p, head.len, err)) < 0 ||
+	    (f->expects && (r = cross_head(f, err)) < 0))
 		return failed(r, err);
+	/* The client sends it only if the owner wants it. */
+	if (f->expects && r == 0)
+		return cross_refusal(f, err);
+	f->expects = false;
 	return 0;
 }
 

@@ -18,7 +18,8 @@ struct cross {
 	bool used;      /* the connection was there already */
 	bool streaming; /* the body is passed on while it comes, */
 	bool chunked;   /* in chunks, */
-	bool full;      /* and the owner takes no more of it */
+	bool full;      /* and the owner takes no more of it; */
+	bool expects;   /* it says first whether it wants it */
 	bool heard;     /* anything came back */
 	bool left;      /* the client has ended its half, and the owner knows */
 	uint64_t since_us;
@@ -34,7 +35,9 @@ struct cross {
 
 struct cross *cross_free(struct cross *f);
 void cross_freep(struct cross **f);
-/* Waits for the head of the reply. */
+/* Waits for the head of the reply. 1: only for its 100, as it expects. */
 int cross_head(struct cross *f, struct err *err);
+/* An owner that does not want the body: its error. */
+int cross_refusal(struct cross *f, struct err *err);
 /* The reply becomes that of the client's request. Takes f in any case. */
 int cross_answer(struct cross *f_consume, struct reply *res, struct err *err);

@@ -108,6 +108,8 @@ int cross_head(struct cross *f, struct err *err)
 		if (r == 1) { /* 100: the real one follows */
 			f->at += f->head.len;
 			f->scan = 0;
+			if (f->expects)
+				return 1;
 			continue;
 		}
 		if ((n = more(f, err)) < 0)
@@ -285,6 +287,27 @@ static int answer_whole(struct cross *f, struct reply *res, const char *type, st
 		return err_set(err, -ENOMEM, "out of memory");
 	memcpy(p, b.p ? b.p : (const uint8_t *)"", b.len);
 	return reply_bytes(res, type, p, b.len, err);
+}
+
+int cross_refusal(struct cross *f, struct err *err)
+{
+	autobuf struct buf b = { 0 };
+	autojson json_t *body = NULL;
+	enum err_code code = ERR_NONE;
+	const char *name = NULL, *why = NULL;
+	int r = collect(f, &b, err);
+
+	if (r < 0)
+		return r;
+	if (b.len && json_text_load((const char *)b.p, b.len, &body, err) == 0) {
+		name = json_string_value(json_object_get(body, "code"));
+		why = json_string_value(json_object_get(body, "message"));
+	}
+	if (name)
+		code = err_code_parse(name);
+	if (!why || !err_code_status(code))
+		return broken(f, "does not take the body", err);
+	return err_tag(err, -EINVAL, code, "%s", why);
 }
 
 /* ---- terminals ---- */

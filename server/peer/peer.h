@@ -39,10 +39,8 @@ int peers_open(const struct peers_conf *c, struct peers **ret, struct err *err);
 
 /* A socket of a VM that another node asks for. */
 #define PEER_NAME_SIZE 260
-#define PEER_INSTANCE_SIZE 64
 struct peer_socket {
-	char instance[PEER_INSTANCE_SIZE]; /* of the machine it leads to */
-	uint32_t fresh_ms;                 /* since it was woken; as vm_socket.fresh_ms */
+	uint32_t fresh_ms; /* as vm_socket.fresh_ms */
 };
 struct peers_hooks {
 	void *ctx;

@@ -34,7 +34,6 @@ struct answer {
 	int32_t code; /* 0 or -errno */
 	uint32_t tag; /* enum err_code, if they have the same version; checked */
 	uint32_t fresh_ms;
-	char instance[PEER_INSTANCE_SIZE];
 	char msg[MSG_SIZE];
 };
 
@@ -83,7 +82,6 @@ void socket_serve(struct peers *p, struct peer *c)
 		snprintf(a.msg, sizeof(a.msg), "%s", err.msg);
 	}
 	a.fresh_ms = s.fresh_ms;
-	memcpy(a.instance, s.instance, sizeof(a.instance));
 	if (peer_write(c, &a, sizeof(a), &err) == 0 && a.code == 0)
 		peer_relay(c, fd);
 }
@@ -120,13 +118,12 @@ static int ask(struct peer *c, const char *name, struct peer_socket *ret, struct
 	if ((r = peer_write(c, &q, sizeof(q), err)) < 0 ||
 	    (r = tls_read_all(c, &a, sizeof(a), deadline_in(OPEN_MS), err)) < 0)
 		return r == -ENODATA ? -EHOSTUNREACH : r;
-	if (a.code > 0 || !ends(a.instance, sizeof(a.instance)) || !ends(a.msg, sizeof(a.msg)))
+	if (a.code > 0 || !ends(a.msg, sizeof(a.msg)))
 		return peer_unavailable(c, err, "gave an answer that is not one");
 	if (a.code < 0)
 		return err_code_status((enum err_code)a.tag)
 		               ? err_tag(err, a.code, (enum err_code)a.tag, "%s", a.msg)
 		               : err_set(err, a.code, "%s", a.msg);
-	memcpy(ret->instance, a.instance, sizeof(ret->instance));
 	ret->fresh_ms = a.fresh_ms;
 	return 0;
 }

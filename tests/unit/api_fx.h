@@ -334,6 +334,10 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	if (sscanf(api_url(f->api, url, sizeof(url)), "http://127.0.0.1:%u", &f->port) != 1)
 		return -1;
 	file = fopen(tmpdir_file(&f->dir, "api-key", path, sizeof(path)), "r");
+	if (!file && f->rig->node) { /* the first node has it */
+		snprintf(f->key, sizeof(f->key), "-");
+		return 0;
+	}
 	if (!file || !fgets(f->key, sizeof(f->key), file))
 		return -1;
 	fclose(file);
