@@ -437,6 +437,7 @@ void peers_end(struct peers *p)
 	if (!p)
 		return;
 	atomic_store(&p->ending, true);
+	shutdown(p->listen_fd, SHUT_RDWR); /* its thread need not wait */
 	if (p->has_thread)
 		pthread_join(p->thread, NULL);
 	p->has_thread = false;

@@ -14,13 +14,13 @@ from served import KERNELS
 
 def free_port():
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind(("127.119.0.1", 0))  # not 127.0.0.1, from which others connect
         return s.getsockname()[1]
 
 
 class Node:
     def __init__(self, program, top, name, env=None):
-        self.name, self.address = name, f"127.0.0.1:{free_port()}"
+        self.name, self.address = name, f"127.119.0.1:{free_port()}"
         self.proc = subprocess.Popen([program, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
             **os.environ, "SERVE_NODE": f"{name} {self.address}", "RIG_DATABASE": os.path.join(top, "pando.db"),
             "RIG_SECRET": os.path.join(top, "secret.key"), **(env or {})})
@@ -51,15 +51,11 @@ class Node:
             c.close()
 
     def end(self):
-        if self.proc.poll() is None:
+        if self.proc.poll() is None:  # else a test has killed it
             self.proc.stdin.close()
             code = self.proc.wait(90)
             assert code == 0, f"node {self.name} ended with {code}"
         self.proc.stdout.close()
-
-    def kill(self):
-        self.proc.kill()
-        self.proc.wait(60)
 
 
 class TwoNodes:
