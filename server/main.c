@@ -41,6 +41,7 @@
 #include "node/node.h"
 #include "nodes.h"
 #include "objects/objects.h"
+#include "peer/peer.h"
 #include "ports/ports.h"
 #include "privc/privc.h"
 #include "runs/runs.h"
@@ -69,7 +70,8 @@ struct app {
 	struct priv_info priv_info;
 	struct store *store;
 	struct secrets *secrets;
-	struct node *node; /* NULL: the database is not shared */
+	struct node *node;   /* NULL, these two: the database is not shared */
+	struct peers *peers; /* connections to other nodes */
 	struct auth *auth;
 	struct events *events;
 	struct logs *logs;
@@ -329,6 +331,7 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = nodes_begin(a->node, a->vmm, a->auth, err)) < 0 ||
+	    (r = nodes_peers(c, a->node, a->store, a->vmm, &a->peers, err)) < 0 ||
 	    (r = site_start(c, a->gates, a->vmm, err)) < 0 || (r = repos_start(a, err)) < 0 ||
 	    (r = triggers_start(a, err)) < 0 || (r = webhooks_start(a, err)) < 0 ||
 	    (r = syncs_start(a, err)) < 0)
@@ -339,8 +342,8 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = serverless_new(&(struct serverless_conf){ a->store, a->vmm, a->builder },
 	                        &a->serverless, err)) < 0 ||
-	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
-	            0 ||
+	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), a->peers, &a->front,
+	                   err)) < 0 ||
 	    (r = ports_start(a, err)) < 0 || (r = secrets_settle(a->secrets, err)) < 0 ||
 	    (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
@@ -351,6 +354,7 @@ static int app_start(struct app *a, struct err *err)
 	struct api_deps deps = { .conf = c,
 		                 .store = a->store,
 		                 .node = a->node,
+		                 .peers = a->peers,
 		                 .vmm = a->vmm,
 		                 .builder = a->builder,
 		                 .auth = a->auth,
@@ -368,8 +372,12 @@ static int app_start(struct app *a, struct err *err)
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
 	mcp_deps(a->mcp, &deps);
-	r = api_start(&deps, &a->api, err);
-	return r < 0 ? r : front_start(a->front, a->api, err);
+	if ((r = api_start(&deps, &a->api, err)) < 0 ||
+	    (r = peers_begin(a->peers, &(struct peers_hooks){ a->api, api_take_node }, err)) < 0)
+		return r;
+	if (a->node)
+		nodes_front(a->front);
+	return front_start(a->front, a->api, err);
 }
 
 /*
@@ -383,6 +391,8 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy, ssh_busy;
 
+	if (a->node)
+		nodes_front(NULL);
 	objects_end(a->objects); /* nobody waits for layers any more */
 	front_stop(a->front);
 	if (a->front)
@@ -396,6 +406,7 @@ static void app_stop(struct app *a)
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
+	peers_end(a->peers); /* requests to other nodes, and of them */
 	/* Suspending ends the agent connections, and with them the requests that still wait for
 	 * one. */
 	if (a->vmm)
@@ -415,6 +426,7 @@ static void app_stop(struct app *a)
 	front_free(a->front); /* no thread wakes VMs for requests any more */
 	serverless_free(a->serverless);
 	builder_free(a->builder);
+	peers_free(a->peers);
 	a->node = node_close(a->node); /* its threads ask the manager */
 	vmm_free(a->vmm);
 	objects_close(a->objects);

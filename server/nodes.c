@@ -15,9 +15,12 @@
 #include "auth/auth.h"
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "conf.h"
+#include "front/front.h"
 #include "node/node.h"
+#include "peer/peer.h"
 #include "privc/privc.h"
 #include "store/store_cluster.h"
 #include "vm/vm.h"
@@ -26,7 +29,9 @@
 static struct {
 	struct vmm *vmm;
 	struct auth *auth;
-} parts; /* weak; from nodes_begin() to the end of the node */
+	struct mutex lock;
+	struct front *front GUARDED_BY(lock); /* or NULL */
+} parts;                                      /* weak; from nodes_begin() to the end of the node */
 
 int nodes_store(const struct conf *c, struct nodes_self *ret_self, struct store **ret,
                 struct err *err)
@@ -64,6 +69,7 @@ int nodes_join(const struct conf *c, const struct nodes_self *self, struct store
 	*ret = NULL;
 	if (!*self->id)
 		return privc_fence(priv, 0, err);
+	mutex_init(&parts.lock, "nodes front");
 	memcpy(nc.self.id, self->id, sizeof(nc.self.id));
 	snprintf(nc.self.address, sizeof(nc.self.address), "%s", c->node_address);
 	if (*c->node_name)
@@ -74,6 +80,17 @@ int nodes_join(const struct conf *c, const struct nodes_self *self, struct store
 	nc.self.vcpus = (uint32_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
 	nc.self.mem_mb = memory_mb(_SC_PHYS_PAGES);
 	return node_open(&nc, ret, err);
+}
+
+int nodes_peers(const struct conf *c, struct node *n, struct store *store, struct vmm *vmm,
+                struct peers **ret, struct err *err)
+{
+	struct peers_conf pc = {
+		.address = c->node_address, .node = n, .store = store, .vmm = vmm
+	};
+
+	*ret = NULL;
+	return n ? peers_open(&pc, ret, err) : 0;
 }
 
 static void load(void *ctx, struct node_load *ret)
@@ -100,6 +117,8 @@ static void changed(void *ctx)
 
 	if (auth_refresh(parts.auth, &err) < 0)
 		log_warn("keys of other nodes are not known yet: %s", err.msg);
+	LOCK_SCOPE(&parts.lock);
+	front_refresh(parts.front);
 }
 
 int nodes_begin(struct node *n, struct vmm *vmm, struct auth *auth, struct err *err)
@@ -109,4 +128,10 @@ int nodes_begin(struct node *n, struct vmm *vmm, struct auth *auth, struct err *
 	parts.vmm = vmm;
 	parts.auth = auth;
 	return node_begin(n, &h, err);
+}
+
+void nodes_front(struct front *f)
+{
+	LOCK_SCOPE(&parts.lock);
+	parts.front = f;
 }

@@ -32,7 +32,10 @@ static bool allowed(struct request *req)
 static int run(struct request *req, struct reply *res, struct err *err)
 {
 	const struct route *route = req->match.route;
+	int r = cross_run(req, res, err);
 
+	if (r != 1)
+		return r;
 	if (!(route->flags & ROUTE_BACKGROUND))
 		return api_handle(req, res, err);
 	return background_wanted(req) ? background_run(req, res, err) : repeat_run(req, res, err);
@@ -138,6 +141,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		                .admit = api_admit,
 		                .turned_away = api_turn_away,
 		                .allowed = allowed,
+		                .intake = deps->peers ? cross_intake : NULL,
 		                .run = run,
 		                .describe = describe,
 		                .replied = replied,
@@ -187,6 +191,11 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 		return r;
 	api_free(a);
 	return 0;
+}
+
+int api_take_node(void *api, int fd_consume, const char *node, struct err *err)
+{
+	return http_adopt_node(((struct api *)api)->http, fd_consume, node, err);
 }
 
 const char *api_url(const struct api *a, char *buf, size_t size)

@@ -21,6 +21,7 @@ struct err;
 struct events;
 struct front;
 struct logs;
+struct peers;
 struct ports;
 struct repos;
 struct serverless;
@@ -46,7 +47,8 @@ struct api_edge_status {
 struct api_deps { /* all weak: they outlive the API */
 	const struct conf *conf;
 	struct store *store;
-	struct node *node; /* NULL: the database is not shared */
+	struct node *node;   /* NULL, these two: the database is not shared */
+	struct peers *peers; /* connections to the other nodes */
 	struct vmm *vmm;
 	struct builder *builder;
 	struct auth *auth;
@@ -94,5 +96,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err);
  * wait for (close the guests) and call again, or exit the process.
  */
 int api_stop(struct api *a, unsigned drain_ms, struct err *err);
+/* Requests that another node passes on come from that socket. Takes it in any case. */
+int api_take_node(void *api, int fd_consume, const char *node, struct err *err);
 /* "http://127.0.0.1:8787", with the real port. */
 const char *api_url(const struct api *a, char *buf, size_t size);

@@ -38,6 +38,7 @@ struct caller {
 	enum auth_scope scope;   /* the scope needed, if it is not the route's: Git's protocol */
 	char repo_id[GRANT_TARGET_SIZE]; /* of the repository it is about, or "" */
 	bool denied;    /* rejected for lack of permission: goes into the audit log */
+	bool forwarded; /* another node answers it, and writes it down */
 	bool by_ticket; /* authenticated by a ticket, which also names the Linux user: */
 	char ticket_user[64];
 };
@@ -133,6 +134,20 @@ struct repeats *repeats_free(struct repeats *t);
 void repeats_stop(struct repeats *t); /* nobody waits for a repeat any more */
 /* Instead of the handler. */
 int repeat_run(struct request *req, struct reply *res, struct err *err);
+
+/*
+ * cross.c: requests that another node of the cluster has to answer. 1: it is not one of them, or
+ * the owner is this node; else the result, as of a handler.
+ */
+int cross_run(struct request *req, struct reply *res, struct err *err);
+/* The node is known already. more: further header fields, or ""; skip: one that is left out, or
+ * NULL. */
+int cross_to(struct request *req, struct reply *res, const char *node, const char *more,
+             const char *skip, struct err *err);
+/* Who takes the body, of a route with an intake. */
+int cross_intake(struct request *req, const struct intake **intake, struct err *err);
+/* It has a ticket, which only the VM's node can check. */
+bool cross_ticket(struct request *req);
 
 /* Instead of the handler. */
 int background_run(struct request *req, struct reply *res, struct err *err);

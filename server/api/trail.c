@@ -25,8 +25,12 @@ void request_remote_text(struct request *req, char *dst, size_t size)
 	socklen_t len = sa && sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 	                                                : sizeof(struct sockaddr_in);
 
+	const char *told = *req->node && req->conn ? request_header(req, NODE_VM) : NULL;
+
 	if (*who_of(req)->vm)
 		snprintf(dst, size, "vm:%s", who_of(req)->vm);
+	else if (told && id_valid("", told))
+		snprintf(dst, size, "vm:%s", told);
 	else if (caller && vmm_caller(deps_of(req)->vmm, caller, vm) == 0)
 		snprintf(dst, size, "vm:%s", vm);
 	else if (!sa || getnameinfo(sa, len, dst, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
@@ -73,7 +77,7 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 	struct audit_record a = { .at_ms = clock_wall_ms(), .status = status };
 	const struct route *route = req->match.route;
 
-	if (!route || req->quiet ||
+	if (!route || req->quiet || caller_of(req)->forwarded ||
 	    (!caller_of(req)->denied &&
 	     ((route->flags & ROUTE_NO_TRAIL) ||
 	      ((route->method == METHOD_GET || (route->flags & ROUTE_READS)) && status != 101) ||

@@ -91,6 +91,24 @@ int domains_reload(struct domains *d, struct err *err)
 	return reload(d, err);
 }
 
+int domains_refresh(struct domains *d, struct err *err)
+{
+	autofree struct store_mapping *m = NULL;
+	bool same;
+	size_t n = 0;
+	int r = store_mapping_list(d->store, NULL, &m, &n, err);
+
+	if (r < 0)
+		return r;
+	LOCK_SCOPE(&d->change);
+	rwlock_rdlock(&d->lock);
+	same = n == d->n;
+	for (size_t i = 0; same && i < n; i++)
+		same = memcmp(&d->rows[i].m, &m[i], sizeof(m[i])) == 0;
+	rwlock_unlock(&d->lock);
+	return same ? 0 : reload(d, err);
+}
+
 static const struct row *find(const struct domains *d, const char *name) REQUIRES_SHARED(&d->lock)
 {
 	const struct row *r = d->bucket[hash(name)];

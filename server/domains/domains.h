@@ -86,6 +86,8 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
                   struct err *err);
 /* Reads the table from the store again, after a VM was deleted. */
 int domains_reload(struct domains *d, struct err *err);
+/* The same if the store has others than are known, because another node has changed them. */
+int domains_refresh(struct domains *d, struct err *err);
 
 /* name.c: pure. "INVALID_DOMAIN" unless it is a host name of at least two labels; star: it may
  * begin with "*.". */

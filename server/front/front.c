@@ -35,6 +35,7 @@
 #include "front/public.h"
 #include "front/visit.h"
 #include "net/gate.h"
+#include "peer/peer.h"
 #include "ports/ports.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
@@ -51,6 +52,7 @@ struct front {
 	struct gates *gates;
 	struct access *access;
 	struct ports *ports; /* weak; NULL: none */
+	struct peers *peers; /* weak; NULL: no other nodes */
 	struct zones *zones; /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
@@ -84,6 +86,16 @@ static bool own_name(const struct front *f, const char *host)
 	return false;
 }
 
+static bool elsewhere_owner(const struct front *f, const char *vm, char account[ACCOUNT_SIZE])
+{
+	struct store_owner o;
+
+	if (!f->peers || store_vm_owner(f->store, vm, &o, NULL) < 0)
+		return false;
+	memcpy(account, o.account, ACCOUNT_SIZE);
+	return true;
+}
+
 /* <vm id>.<base domain> or <vm id>.style.dev */
 static bool vm_name(const struct front *f, const char *host, struct domains_way *ret)
 {
@@ -98,7 +110,8 @@ static bool vm_name(const struct front *f, const char *host, struct domains_way 
 	if (f->ports && ports_name(f->ports, ret->vm, &ret->port, &tls) && !ret->port)
 		return false;
 	ret->speaks = tls ? DOMAIN_TLS : DOMAIN_HTTP1;
-	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, NULL) == 0;
+	return id_valid("", ret->vm) && (vmm_owner(f->vmm, ret->vm, ret->account, NULL) == 0 ||
+	                                 elsewhere_owner(f, ret->vm, ret->account));
 }
 
 /* Where a name leads for everybody; the account it belongs to, if it is a VM's. */
@@ -157,14 +170,30 @@ static void way(void *ctx, const char *host, struct edgehost_way *ret)
 	find(ctx, host, ret, account);
 }
 
+/* The edge takes all VMs of a node for one machine that runs: connections to them end when their
+ * owners end them, and a new one wakes. */
+static void set_elsewhere(const char *node, struct edgehost_way *w)
+{
+	snprintf(w->instance, sizeof(w->instance), "@%s", node);
+	w->look = EDGE_RUNNING;
+}
+
 static void look(void *ctx, struct edgehost_way *w)
 {
 	struct front *f = ctx;
+	struct err err = { 0 };
+	struct place p;
 	struct vm_info v;
 
 	w->look = EDGE_GONE;
-	if (vmm_get(f->vmm, NULL, w->vm, &v, NULL) < 0)
+	if (vmm_get(f->vmm, NULL, w->vm, &v, NULL) < 0) {
+		p = place_of_vm(f->peers, w->vm, &err);
+		if (p.kind == PLACE_NODE)
+			set_elsewhere(p.node, w);
+		else if (p.kind == PLACE_GONE)
+			w->look = EDGE_ASLEEP;
 		return;
+	}
 	memcpy(w->instance, v.instance, sizeof(w->instance));
 	switch (v.state) {
 	case VM_RUNNING:
@@ -179,22 +208,15 @@ static void look(void *ctx, struct edgehost_way *w)
 	}
 }
 
-/* The name decides again: what the edge believes of it does not count. */
-static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
-                    struct err *err)
+/* A socket of a VM of this node. */
+static int open_vm(struct front *f, const char *account, struct edgehost_way *ret, int *ret_fd,
+                   struct err *err)
 {
-	struct front *f = ctx;
 	struct sockaddr_in sa = { .sin_family = AF_INET,
 		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
 	struct vm_socket s = { .fd = -1 };
-	char account[ACCOUNT_SIZE];
 	int r;
 
-	find(f, host, ret, account);
-	if (ret->kind == EDGE_ADDR)
-		return public_connect(&f->api_addr, f->api_len, CONNECT_MS, ret_fd, err);
-	if (ret->kind != EDGE_VM)
-		return err_set(err, -ENOENT, "'%s' leads nowhere", host);
 	r = vmm_socket(f->vmm, account, ret->vm, &s, err);
 	if (r == -ENOENT)
 		domains_reload(f->domains, NULL); /* its names were deleted with it */
@@ -210,6 +232,55 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 		return err_sys(err, r, "connect to port %u of VM %s", ret->port, ret->vm);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+/* The name decides again: what the edge believes of it does not count. */
+static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
+                    struct err *err)
+{
+	struct front *f = ctx;
+	char account[ACCOUNT_SIZE];
+	struct peer_socket s;
+	struct place p;
+	int r;
+
+	find(f, host, ret, account);
+	if (ret->kind == EDGE_ADDR)
+		return public_connect(&f->api_addr, f->api_len, CONNECT_MS, ret_fd, err);
+	if (ret->kind != EDGE_VM)
+		return err_set(err, -ENOENT, "'%s' leads nowhere", host);
+	p = place_of_vm(f->peers, ret->vm, err);
+	if (p.kind == PLACE_HERE)
+		return open_vm(f, account, ret, ret_fd, err);
+	if (p.kind == PLACE_GONE)
+		return err->code;
+	r = peer_open(f->peers, p.node, host, &s, ret_fd, err);
+	if (r < 0)
+		return r;
+	set_elsewhere(p.node, ret);
+	ret->fresh_ms = s.fresh_ms;
+	return 0;
+}
+
+/* The same for another node, which believes that the VM is here. */
+static int open_for_node(void *ctx, const char *host, struct peer_socket *ret, int *ret_fd,
+                         struct err *err)
+{
+	struct front *f = ctx;
+	struct edgehost_way way;
+	char account[ACCOUNT_SIZE];
+	int r;
+
+	find(f, host, &way, account);
+	if (way.kind != EDGE_VM)
+		return err_set(err, -ENOENT, "'%s' leads to no VM", host);
+	if (place_of_vm(f->peers, way.vm, err).kind != PLACE_HERE)
+		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+		               "VM %s is not on this node any more: try again in a few seconds",
+		               way.vm);
+	r = open_vm(f, account, &way, ret_fd, err);
+	ret->fresh_ms = r < 0 ? 0 : way.fresh_ms;
+	return r;
 }
 
 static int get_cert(void *ctx, const char *name, struct buf *ret, uint64_t *ret_number,
@@ -410,7 +481,7 @@ static int give_ca(struct front *f, struct err *err)
 }
 
 int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
-              struct access *access, struct front **ret, struct err *err)
+              struct access *access, struct peers *peers, struct front **ret, struct err *err)
 {
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
@@ -426,6 +497,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 		             .vmm = vmm,
 		             .gates = gates,
 		             .access = access,
+		             .peers = peers,
 		             .tls_fd = -1,
 		             .http_fd = -1 };
 	random_bytes(raw, sizeof(raw));
@@ -554,7 +626,16 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	edgehost_changed(e, NULL); /* whatever changed or ended before we subscribed */
 	edgehost_ended(e, NULL);
 	gates_set_here(f->gates, &here);
+	peers_on_open(f->peers, open_for_node, f);
 	return 0;
+}
+
+void front_refresh(struct front *f)
+{
+	struct err err = { 0 };
+
+	if (f && domains_refresh(f->domains, &err) < 0)
+		log_warn("names of other nodes are not known yet: %s", err.msg);
 }
 
 void front_say(const struct front *f)
@@ -572,6 +653,7 @@ void front_stop(struct front *f)
 {
 	if (!f)
 		return;
+	peers_on_open(f->peers, NULL, NULL);
 	vmm_off_changed(f->vmm, f);
 	gates_set_here(f->gates, NULL);
 	edgehost_stop(f->edge);

@@ -9,6 +9,7 @@ struct conf;
 struct err;
 struct front;
 struct gates;
+struct peers;
 struct ports;
 struct store;
 struct vmm;
@@ -16,7 +17,9 @@ struct vmm;
 /* Binds the addresses, so that one in use is found early; does not serve yet. */
 /* Guests reach it through gates, and trust its CA. Requests are noted in the access log. */
 int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
-              struct access *access, struct front **ret, struct err *err);
+              struct access *access, struct peers *peers, struct front **ret, struct err *err);
+/* Names that other nodes have mapped or released. NULL is fine. */
+void front_refresh(struct front *f);
 /* Says where VMs' own names lead; until ports_on_name() is told otherwise. */
 void front_ports(struct front *f, struct ports *p);
 /* For the API: */

@@ -376,12 +376,17 @@ static int drop_unknown(struct repos *g, struct err *err)
 	repos_path(g, "repos", "", path);
 	d = opendir(path);
 	while (d && (e = readdir(d))) {
-		struct store_repo key;
+		struct store_repo key, *row;
 
 		if (!ends_with(e->d_name, ".git"))
 			continue;
 		snprintf(key.id, sizeof(key.id), "%.*s", (int)strlen(e->d_name) - 4, e->d_name);
-		if (!repo_id_valid(key.id) || (n && bsearch(&key, known, n, sizeof(*known), by_id)))
+		if (!repo_id_valid(key.id))
+			continue;
+		row = n ? bsearch(&key, known, n, sizeof(*known), by_id) : NULL;
+		if (row && !*row->node && (r = store_repo_claim(g->store, key.id, err)) < 0)
+			return r;
+		if (row)
 			continue;
 		log_info("repository %s belongs to no account: removing it", key.id);
 		io_remove_tree(dirfd(d), e->d_name, NULL);

@@ -41,6 +41,7 @@ struct link {
 	struct visitor *visitor;
 	int nice;                      /* how much nicer its thread is; heavy.c */
 	char origin[HTTP_ORIGIN_SIZE]; /* of an adopted one, or "" */
+	char node[HTTP_ORIGIN_SIZE];   /* of one that another node has made, or "" */
 };
 
 static void phase(struct request *req, uint64_t deadline_ms)
@@ -206,7 +207,10 @@ static void open_intake(struct request *req)
 	if (!is_streamed(req))
 		return;
 	phase(req, /* deadline_ms= */ 0);
-	r = req->match.route->intake->open(req, &req->refusal);
+	req->taker = req->match.route->intake;
+	r = req->http->app.intake ? req->http->app.intake(req, &req->taker, &req->refusal) : 0;
+	if (r == 0)
+		r = req->taker->open(req, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 }
@@ -240,7 +244,10 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->nice = &l->nice;
 	memcpy(req->origin, l->origin, sizeof(req->origin));
 	req->method_text = method;
+	memcpy(req->node, l->node, sizeof(req->node));
 	request_trace(req->trace);
+	if (*req->node)
+		node_headers_read(req);
 	snprintf(req->path, sizeof(req->path), "%s", url);
 	h->app.mask(req->path); /* it is logged */
 	req->counted = http_count_in(h);
@@ -291,7 +298,7 @@ static int pass_on(struct request *req, const char *p, size_t n)
 	phase(req, /* deadline_ms= */ 0);
 	r = check_allowed(req);
 	if (r == 0)
-		r = req->match.route->intake->data(req, p, n, &req->refusal);
+		r = req->taker->data(req, p, n, &req->refusal);
 	phase(req, deadline_in(STALL_MS));
 	return r;
 }
@@ -370,7 +377,7 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 	if (req) {
 		heavy_end(req);
 		phase(req, deadline_in(IDLE_MS));
-		lobby_over(req->http->lobby, req->visitor, *req->account);
+		lobby_over(req->http->lobby, req->visitor, *req->account || *req->node);
 	}
 	*ctx = request_free(req);
 }
@@ -402,7 +409,7 @@ static struct link *link_new(struct http *h, struct MHD_Connection *conn)
 
 	if (!l)
 		return NULL;
-	adopted_take(h, fd->connect_fd, l->origin);
+	adopted_take(h, fd->connect_fd, l->origin, l->node);
 	l->timeout = timeout_add(h->timeouts, fd->connect_fd);
 	l->visitor = lobby_enter(h->lobby, fd->connect_fd, peer->client_addr);
 	if (!l->timeout || !l->visitor) {
@@ -499,6 +506,7 @@ static struct http *http_new(const struct http_conf *conf, const struct http_app
 	h->listen_fd = conf->listen_fd;
 	h->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	mutex_init(&h->lock, "http");
+	adopted_init(h);
 	cond_init(&h->idle);
 	return h;
 }

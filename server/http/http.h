@@ -74,6 +74,9 @@ struct http_app {
 	int (*turned_away)(struct request *req, struct err *err);
 	/* May it continue? Checked repeatedly while a body or a stream is transferred. */
 	bool (*allowed)(struct request *req);
+	/* Who takes the body while it arrives, of a route with an intake: sets *intake if it is
+	 * another. NULL: always the route's */
+	int (*intake)(struct request *req, const struct intake **intake, struct err *err);
 	/* Called instead of the route's handler, so that the application can wrap it. */
 	int (*run)(struct request *req, struct reply *res, struct err *err);
 	/* Adds to an error's body what it is about. */
@@ -99,6 +102,11 @@ int http_stop(struct http *h, unsigned drain_ms, struct err *err);
  * Takes the socket in any case; the reply closes it.
  */
 int http_adopt(struct http *h, int fd_consume, const char *origin, struct err *err);
+/*
+ * The same for requests that another node of the cluster passes on: any number of them, one after
+ * the other. Whom they come from is what their headers say: NODE_CLIENT and so on (node.c).
+ */
+int http_adopt_node(struct http *h, int fd_consume, const char *node, struct err *err);
 /* Which of the application's routes it has, more_routes after the others; -1: none. */
 int http_route_index(const struct request *req);
 /* "http://127.0.0.1:8787", with the real port. */

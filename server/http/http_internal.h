@@ -36,6 +36,7 @@ struct http {
 	char url[96];
 	struct mutex lock;
 	struct adopted *adopted; /* owned; lock: not yet seen as connections */
+	struct http_net nodes;   /* addresses of those that other nodes have made */
 	struct cond idle;        /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
@@ -123,8 +124,14 @@ int limits_spool(const struct body *b, uint64_t n, struct err *err);
 
 /* ---- connections of the application: adopt.c ---- */
 struct adopted;
-/* Was this socket adopted? Once. */
-bool adopted_take(struct http *h, int fd, char ret[HTTP_ORIGIN_SIZE]);
+/* Was this socket adopted? Once. ret: where it comes from; ret_node: the node, if it is one. */
+bool adopted_take(struct http *h, int fd, char ret[HTTP_ORIGIN_SIZE],
+                  char ret_node[HTTP_ORIGIN_SIZE]);
+void adopted_init(struct http *h);
+
+/* ---- requests that another node has passed on: node.c ---- */
+/* Its trace and client are those that the node says. */
+void node_headers_read(struct request *req);
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);

@@ -5,7 +5,8 @@
  * The address of the connection, unless a proxy that we believe has passed it on and says in
  * X-Forwarded-For for whom: our own edge, which proves itself with a secret, or one at an address
  * that the operator has named. A proxy adds the address that it saw to the end of what its client
- * had sent, in the same header or in one more; so the last address is the true one.
+ * had sent, in the same header or in one more; so the last address is the true one. Of a request
+ * that another node has passed on it is the address that this node saw, likewise.
  */
 #include "http/http_internal.h"
 
@@ -37,8 +38,8 @@ bool remote_is_trusted(const struct http *h, const struct sockaddr *sa)
 	};
 	uint8_t addr[16];
 
-	return net_bytes(sa, addr) &&
-	       (net_has(&loopback[0], addr) || net_has(&loopback[1], addr) || is_proxy(h, sa));
+	return net_bytes(sa, addr) && (net_has(&h->nodes, addr) || net_has(&loopback[0], addr) ||
+	                               net_has(&loopback[1], addr) || is_proxy(h, sa));
 }
 
 /* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.
@@ -81,6 +82,8 @@ const struct sockaddr *request_remote(struct request *req)
 		return request_remote(req->outer);
 	if (!req->conn)
 		return NULL;
+	if (*req->node && req->peer.ss_family)
+		return (const struct sockaddr *)&req->peer;
 	ci = MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	if ((by_edge(req) || (ci && is_proxy(req->http, ci->client_addr))) && forwarded_for(req))
 		return (const struct sockaddr *)&req->peer;

@@ -76,6 +76,11 @@ void reply_header(struct reply *res, const char *name, const char *value)
 	snprintf(res->headers[res->n_headers++].value, REPLY_HEADER_SIZE, "%s", value);
 }
 
+void reply_field(struct reply *res, const char *name, const char *value)
+{
+	MHD_add_response_header(res->stream, name, value);
+}
+
 void reply_warn(struct request *req, struct reply *res, const char *text)
 {
 	char value[REPLY_HEADER_SIZE];

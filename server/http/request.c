@@ -180,7 +180,7 @@ struct request *request_free(struct request *req)
 	if (req->counted)
 		http_count_out(req->http);
 	if (req->intake)
-		req->match.route->intake->drop(req->intake);
+		req->taker->drop(req->intake);
 	body_done(&req->body);
 	if (req->upgrade)
 		req->upgrade->free(req->upgrade);

@@ -68,6 +68,7 @@ struct request {
 	json_t *json; /* owned; the parsed body, once asked for */
 	char trace[33];
 	char origin[HTTP_ORIGIN_SIZE]; /* of an adopted connection, or "" */
+	char node[HTTP_ORIGIN_SIZE];   /* that has passed it on, or "" */
 	char path[256];                /* raw, truncated: for the log */
 	uint64_t start_ms, start_us;
 	/* Set by the application when it admits the request: */
@@ -86,9 +87,10 @@ struct request {
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
-	void *intake;             /* owned: what the route's intake opened */
-	struct upgrade *upgrade;  /* owned; takes over the connection once 101 was sent */
-	struct route_match match; /* last: its text is large and not cleared, see request.c */
+	const struct intake *taker; /* static; of a body that is passed on, once it is opened */
+	void *intake;               /* owned: what it opened */
+	struct upgrade *upgrade;    /* owned; takes over the connection once 101 was sent */
+	struct route_match match;   /* last: its text is large and not cleared, see request.c */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
@@ -120,6 +122,16 @@ const struct sockaddr *request_remote(struct request *req);
 const char *request_caller(struct request *req);
 /* Where an adopted connection comes from (http_adopt()); NULL: it was accepted. */
 const char *request_origin(const struct request *req);
+/* What a request to another node needs of this one: node.c. */
+#define NODE_CLIENT "X-Pando-Node-Client" /* address of the client */
+#define NODE_TRACE "X-Pando-Node-Trace"
+#define NODE_VM "X-Pando-Node-Vm"       /* the VM that sent it through the edge */
+#define NODE_MOVED "X-Pando-Node-Moved" /* in a reply: this node does not have it any more */
+/* Path and query, encoded anew. */
+void request_target_text(struct request *req, struct buf *out);
+/* All header fields; without a connection those that it was given. */
+void request_each_header(struct request *req,
+                         void (*fn)(void *ctx, const char *name, const char *value), void *ctx);
 /* The client's socket, to see it leave (POLLRDHUP); -1: there is none. */
 int request_client_fd(struct request *req);
 

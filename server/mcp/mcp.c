@@ -18,6 +18,8 @@
 #include <strings.h>
 
 #include "base/auto.h"
+#include "node/node.h"
+#include "peer/peer.h"
 
 #define SESSION_HEADER "Mcp-Session-Id"
 #define ORIGIN_MAX 256 /* bytes */
@@ -89,6 +91,19 @@ static int no_session(struct err *err)
 	               "there is no such session: initialize a new one");
 }
 
+/*
+ * A session of another node that lives: it is only a name for a version, and grants nothing. Calls
+ * in it cannot be cancelled from here.
+ */
+static bool is_elsewhere(struct exchange *x, const char *session)
+{
+	struct err unused = { 0 };
+
+	return strlen(session) > MCP_SESSION_HEX + 1 && deps_of(x->req)->peers &&
+	       place_of_node(deps_of(x->req)->peers, session + MCP_SESSION_HEX + 1, &unused).kind ==
+	               PLACE_NODE;
+}
+
 static int begin(struct exchange *x, struct err *err)
 {
 	const char *version = request_header(x->req, "MCP-Protocol-Version");
@@ -104,6 +119,8 @@ static int begin(struct exchange *x, struct err *err)
 		x->version = (enum mcp_version)mcp_version_parse(version);
 	x->events = accept && strstr(accept, "text/event-stream");
 	if (!session)
+		return 0;
+	if (is_elsewhere(x, session))
 		return 0;
 	if (strlen(session) >= sizeof(x->session) ||
 	    mcp_session_use(deps_of(x->req)->mcp, who_of(x->req), session, &x->version) < 0)
@@ -139,8 +156,8 @@ static json_t *initialize(struct exchange *x, const struct mcp_msg *m)
 		return mcp_error(m->id, MCP_INVALID_PARAMS, "'protocolVersion' must be a string");
 	if (v < 0)
 		v = MCP_VERSIONS - 1;
-	if (mcp_session_open(deps_of(x->req)->mcp, who_of(x->req), (enum mcp_version)v, x->opened,
-	                     &err) < 0)
+	if (mcp_session_open(deps_of(x->req)->mcp, who_of(x->req), (enum mcp_version)v,
+	                     node_id(deps_of(x->req)->node), x->opened, &err) < 0)
 		return mcp_error(m->id, MCP_BUSY, "%s", err.msg);
 	return mcp_result(
 	        m->id,
@@ -271,11 +288,44 @@ static int take_batch(struct exchange *x, const struct mcp_batch *b, struct err 
 	return send_json(x, 202, NULL, err);
 }
 
+/* The node that has the VM of a message, if that is another. Resources are pando://vm/{id}... */
+static bool owner_of(struct exchange *x, const struct mcp_msg *m, struct place *ret)
+{
+	static const char scheme[] = "pando://vm/";
+	const json_t *args = json_object_get(m->params, "arguments");
+	const char *vm = json_string_value(json_object_get(args, "vmId"));
+	const char *uri = json_string_value(json_object_get(m->params, "uri"));
+	struct err unused = { 0 };
+	char id[ID_SIZE];
+
+	if (!deps_of(x->req)->peers || *x->req->node || m->kind != MCP_REQUEST || !m->method)
+		return false;
+	if (uri && strncmp(uri, scheme, strlen(scheme)) == 0)
+		vm = uri + strlen(scheme);
+	if (!vm)
+		return false;
+	snprintf(id, sizeof(id), "%.*s", (int)strcspn(vm, "/"), vm);
+	*ret = place_of_vm(deps_of(x->req)->peers, id, &unused);
+	return ret->kind == PLACE_NODE;
+}
+
+/* Without its session, which the owner does not know. */
+static int pass_on(struct exchange *x, const char *node, struct err *err)
+{
+	char version[64] = "";
+
+	if (!request_header(x->req, "MCP-Protocol-Version"))
+		snprintf(version, sizeof(version), "MCP-Protocol-Version: %s\r\n",
+		         mcp_version_name(x->version));
+	return cross_to(x->req, x->res, node, version, SESSION_HEADER, err);
+}
+
 static int take_messages(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(mcp_batch_done) struct mcp_batch b = { 0 };
 	struct exchange x = { .req = req, .res = res };
 	struct err fault = { 0 };
+	struct place owner;
 	const char *text;
 	json_t *j;
 	size_t n;
@@ -299,6 +349,8 @@ static int take_messages(struct request *req, struct reply *res, struct err *err
 		                                                        : MCP_INTERNAL,
 		                           "%s", fault.msg),
 		                 err);
+	if (!b.array && owner_of(&x, &b.msg[0], &owner))
+		return pass_on(&x, owner.node, err);
 	if (b.array)
 		return take_batch(&x, &b, err);
 	j = take(&x, &b.msg[0], /* alone= */ true);
@@ -316,6 +368,8 @@ static int end_session(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!session)
 		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST, SESSION_HEADER " is missing");
+	if (is_elsewhere(&(struct exchange){ .req = req }, session))
+		return cross_to(req, res, session + MCP_SESSION_HEX + 1, "", NULL, err);
 	if (mcp_session_end(deps_of(req)->mcp, who_of(req), session) < 0)
 		return no_session(err);
 	return reply_json(res, json_object(), err);

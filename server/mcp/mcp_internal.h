@@ -64,11 +64,12 @@ int mcp_version_parse(const char *s); /* or -EINVAL */
 
 /* ---- sessions and running calls: session.c ---- */
 
-#define MCP_SESSION_SIZE 33 /* 32 hex digits and the NUL */
+#define MCP_SESSION_HEX 32
+#define MCP_SESSION_SIZE (MCP_SESSION_HEX + 1 + ID_SIZE) /* hex digits, '-' and the node if any */
 
 struct mcp;
 int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version v,
-                     char ret[MCP_SESSION_SIZE], struct err *err);
+                     const char *node, char ret[MCP_SESSION_SIZE], struct err *err);
 /* -ENOENT for one that ended, never existed, or belongs to another caller. */
 int mcp_session_use(struct mcp *m, const struct auth_who *who, const char *id,
                     enum mcp_version *ret);

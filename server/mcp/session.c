@@ -130,15 +130,17 @@ static void make_room(struct mcp *m, const char *account) REQUIRES(&m->lock)
 }
 
 int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version v,
-                     char ret[MCP_SESSION_SIZE], struct err *err)
+                     const char *node, char ret[MCP_SESSION_SIZE], struct err *err)
 {
 	struct session *s = calloc(1, sizeof(*s));
-	uint8_t random[(MCP_SESSION_SIZE - 1) / 2];
+	uint8_t random[MCP_SESSION_HEX / 2];
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
 	random_bytes(random, sizeof(random));
 	hex_encode(random, sizeof(random), s->id);
+	snprintf(s->id + MCP_SESSION_HEX, sizeof(s->id) - MCP_SESSION_HEX, "%s%s", *node ? "-" : "",
+	         node);
 	snprintf(s->account, sizeof(s->account), "%s", who->account);
 	snprintf(s->identity, sizeof(s->identity), "%s", who->identity);
 	s->version = v;

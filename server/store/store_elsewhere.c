@@ -160,6 +160,28 @@ int node_quota_locked(struct store *s, const char *account, struct err *err)
 	return 0;
 }
 
+int store_request_node(struct store *s, const char *account, const char *idem_key,
+                       char ret[ID_SIZE], struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
+	int r;
+
+	ret[0] = '\0';
+	r = query_begin(&q, s,
+	                "SELECT node FROM background_requests WHERE account = $1 AND "
+	                "idem_key = $2 AND done_ms = 0 ORDER BY created_ms DESC, id LIMIT 1",
+	                err);
+	if (r < 0)
+		return r;
+	query_bind_text(&q, account);
+	query_bind_text(&q, idem_key);
+	if ((r = query_step(&q, err)) <= 0)
+		return r;
+	query_read_text(&q, ret, ID_SIZE);
+	return query_read_end(&q, err);
+}
+
 /* ---- the cluster's CA ---- */
 
 static const struct secret_place ca_place = { "node_keys.secret", "ca" };
@@ -202,6 +224,64 @@ int store_node_ca(struct store *s, int (*make)(struct store_ca *ca, struct err *
 		return r;
 	query_done(&q);
 	return tx_commit(&t, err);
+}
+
+/* ---- other secrets that nodes have together ---- */
+
+static int read_shared(struct store *s, const char *id, char **ret, char **ret_cert,
+                       struct err *err)
+{
+	const struct secret_place place = { "node_keys.secret", id };
+	autoquery struct query q = { 0 };
+	autowipe char *text = NULL;
+	autofree char *cert = NULL;
+	int r = query_begin(&q, s, "SELECT secret, cert FROM node_keys WHERE id = $1", err);
+
+	if (r < 0)
+		return r;
+	query_bind_text(&q, id);
+	if ((r = query_step(&q, err)) <= 0)
+		return r;
+	text = query_read_secret(&q, place);
+	cert = query_read_strdup(&q);
+	if ((r = query_read_end(&q, err)) < 0)
+		return r;
+	if (!text || !cert)
+		return err_tag(err, -EUCLEAN, ERR_DATABASE_ERROR,
+		               "the secret '%s' of the cluster is damaged", id);
+	*ret = TAKE_PTR(text);
+	*ret_cert = TAKE_PTR(cert);
+	return 1;
+}
+
+int store_node_shared(struct store *s, const char *id, const char *mine, const char *cert,
+                      char **ret, char **ret_cert, struct err *err)
+{
+	const struct secret_place place = { "node_keys.secret", id };
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if (*s->node) {
+		if ((r = tx_begin(&t, s, err)) < 0 ||
+		    (r = read_shared(s, id, ret, ret_cert, err)) != 0)
+			return MIN(r, 0);
+		if ((r = query_begin(&q, s,
+		                     "INSERT INTO node_keys (id, secret, cert) VALUES ($1, $2, $3)",
+		                     err)) < 0)
+			return r;
+		query_bind_text(&q, id);
+		query_bind_secret(&q, place, mine);
+		query_bind_text(&q, cert);
+		if ((r = query_run(&q, err)) < 0)
+			return r;
+		query_done(&q);
+		if ((r = tx_commit(&t, err)) < 0)
+			return r;
+	}
+	*ret = strdup(mine);
+	*ret_cert = strdup(cert);
+	return *ret && *ret_cert ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 /* ---- clocks ---- */

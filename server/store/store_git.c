@@ -19,6 +19,7 @@ static const struct col repo_cols[] = {
 	COL_AT(COL_I64, store_repo, created_ms, "created_ms"),
 	COL_AT(COL_I64, store_repo, pushed_ms, "pushed_ms"),
 	COL_AT(COL_I64, store_repo, bytes, "bytes"),
+	COL_AT(COL_TEXT, store_repo, node, "node"),
 };
 static const struct table repo_table = {
 	.name = "git_repos",
@@ -46,10 +47,24 @@ static const struct table lfs_table = {
 int store_repo_add(struct store *s, const struct store_repo *r, struct err *err)
 {
 	autotx struct tx t = { 0 };
+	struct store_repo row = *r;
 	int rc;
 
-	if ((rc = tx_begin(&t, s, err)) < 0 || (rc = row_insert(s, &repo_table, r, err)) < 0)
+	memcpy(row.node, s->node, sizeof(row.node));
+	if ((rc = tx_begin(&t, s, err)) < 0 || (rc = row_insert(s, &repo_table, &row, err)) < 0)
 		return rc;
+	return tx_commit(&t, err);
+}
+
+int store_repo_claim(struct store *s, const char *id, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = node_mark_locked(s, "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = ''",
+	                          id, err)) < 0)
+		return r;
 	return tx_commit(&t, err);
 }
 
@@ -102,17 +117,36 @@ int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t 
 	return tx_commit(&t, err);
 }
 
+static int delete_locked(struct store *s, const char *id, struct err *err)
+{
+	int r;
+
+	if ((r = grants_drop_locked(s, GRANT_GIT, id, err)) < 0 ||
+	    (r = run_text(s, "DELETE FROM git_lfs WHERE repo = $1", &id, 1, err)) < 0 ||
+	    (r = triggers_drop_locked(s, id, err)) < 0 || (r = sync_drop_locked(s, id, err)) < 0)
+		return r;
+	return row_delete(s, &repo_table, id, err);
+}
+
 int store_repo_delete(struct store *s, const char *id, struct err *err)
 {
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = grants_drop_locked(s, GRANT_GIT, id, err)) < 0 ||
-	    (r = run_text(s, "DELETE FROM git_lfs WHERE repo = $1", &id, 1, err)) < 0 ||
-	    (r = triggers_drop_locked(s, id, err)) < 0 || (r = sync_drop_locked(s, id, err)) < 0 ||
-	    (r = row_delete(s, &repo_table, id, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = delete_locked(s, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
+}
+
+int repos_lose_locked(struct store *s, const char *node, struct err *err)
+{
+	autofree void *rows = NULL;
+	size_t n = 0;
+	int r = row_list(s, &repo_table, "WHERE node = $1", &node, 1, &rows, &n, err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = delete_locked(s, ((const struct store_repo *)rows)[i].id, err);
+	return MIN(r, 0);
 }
 
 /* A pattern for LIKE ... ESCAPE '\' that finds the text anywhere, in lower case: SQLite's LIKE does

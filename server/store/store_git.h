@@ -27,8 +27,9 @@ struct store_repo {
 	char name[REPO_NAME_SIZE]; /* "": none */
 	bool is_public;
 	int64_t created_ms;
-	int64_t pushed_ms; /* 0: never */
-	int64_t bytes;     /* on the disk, when it was last measured */
+	int64_t pushed_ms;  /* 0: never */
+	int64_t bytes;      /* on the disk, when it was last measured */
+	char node[ID_SIZE]; /* that has its files; set by store_repo_add(). "": no nodes */
 };
 
 int store_repo_add(struct store *s, const struct store_repo *r, struct err *err);
@@ -47,6 +48,9 @@ int store_repo_list(struct store *s, const char *account, const char *search, in
                     struct err *err);
 /* All ids, for the reconciliation at start. */
 int store_repo_ids(struct store *s, struct store_repo **ret, size_t *ret_n, struct err *err);
+
+/* A repository of before rows had nodes, whose files are here. */
+int store_repo_claim(struct store *s, const char *id, struct err *err);
 
 struct store_repo_usage {
 	int64_t repos, bytes, lfs_bytes;

@@ -225,6 +225,8 @@ int node_mark_locked(struct store *s, const char *sql, const char *id, struct er
 int build_fail_locked(struct store *s, const char *node, const char *why, struct err *err);
 /* Attempts of schedules that a node was running have failed; the next ones are due at once. */
 int cron_fail_locked(struct store *s, const char *node, const char *why, struct err *err);
+/* Repositories whose files are gone with their node are deleted. */
+int repos_lose_locked(struct store *s, const char *node, struct err *err);
 /* The same of runs of scripts, of a node that will not come back. */
 int run_fail_locked(struct store *s, const char *node, struct err *err);
 int vm_bury_locked(struct store *s, const struct store_vm *v, const char *reason, struct err *err);
@@ -264,7 +266,8 @@ extern const char *const audit_migrations[];
 extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
         migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
-extern const char migration_30[], migration_31[], migration_32[];       /* store_schema_30.c */
+extern const char migration_30[], migration_31[], migration_32[],
+        migration_33[]; /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

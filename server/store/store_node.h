@@ -102,12 +102,24 @@ int store_vm_list_elsewhere(struct store *s, const char *account, struct store_v
 int store_usage_elsewhere(struct store *s, const char *account, struct vm_quota *ret,
                           struct err *err);
 
+/* Which node still runs the account's request with that Idempotency-Key; "": none. */
+int store_request_node(struct store *s, const char *account, const char *idem_key,
+                       char ret[ID_SIZE], struct err *err);
+
 /* The cluster's CA: made by the first that asks. make() is called in the transaction. */
 struct store_ca {
 	char key[1024], cert[2048]; /* PEM */
 };
 int store_node_ca(struct store *s, int (*make)(struct store_ca *ca, struct err *err),
                   struct store_ca *ret, struct err *err);
+/*
+ * A secret that all nodes have together, under that id: `mine` if there was none yet, else the one
+ * that is there. Without nodes it is `mine`. The caller wipes and frees *ret. cert: public text
+ * that belongs to it, likewise, or "".
+ */
+#define NODE_SHARED_MAX (16u << 10)
+int store_node_shared(struct store *s, const char *id, const char *mine, const char *cert,
+                      char **ret, char **ret_cert, struct err *err);
 /* Milliseconds by which the database's clock is ahead of ours, to within the time of a query. */
 int store_clock_ahead(struct store *s, int64_t *ret, struct err *err);
 

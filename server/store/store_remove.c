@@ -20,8 +20,8 @@
 struct removal {
 	struct store *s;
 	const char *node;
-	bool lose;           /* else only counted */
-	unsigned vms, snaps; /* that are lost */
+	bool lose;                  /* else only counted */
+	unsigned vms, snaps, repos; /* that are lost */
 };
 
 /* 1: the point is there, whole, and is more than a machine that was just booted. */
@@ -114,6 +114,15 @@ static int remove_snapshots(struct removal *m, struct err *err)
 	return MIN(r, 0);
 }
 
+/* They are files of their node, and nowhere else. */
+static int remove_repos(struct removal *m, struct err *err)
+{
+	int r = query_count(m->s, "SELECT COUNT(*) FROM git_repos WHERE node = $1", m->node, err);
+
+	m->repos = (unsigned)MAX(r, 0);
+	return r > 0 && m->lose ? repos_lose_locked(m->s, m->node, err) : MIN(r, 0);
+}
+
 static int take_over_rest(struct removal *m, struct err *err)
 {
 	static const char *const own[] = {
@@ -151,13 +160,14 @@ int store_node_remove(struct store *s, const char *id, bool lose, struct err *er
 		               "node '%s' is alive: stop it first; if it does not answer any more, "
 		               "wait until the others have seen that (%s)",
 		               row.name, "'pando node list'");
-	if ((r = remove_vms(&m, err)) < 0 || (r = remove_snapshots(&m, err)) < 0)
+	if ((r = remove_vms(&m, err)) < 0 || (r = remove_snapshots(&m, err)) < 0 ||
+	    (r = remove_repos(&m, err)) < 0)
 		return r;
-	if ((m.vms || m.snaps) && !lose)
+	if ((m.vms || m.snaps || m.repos) && !lose)
 		return err_tag(err, -EBUSY, ERR_CONFLICT,
-		               "only node '%s' has the files of %u VMs and %u snapshots: start it "
-		               "again, or remove it together with them",
-		               row.name, m.vms, m.snaps);
+		               "only node '%s' has the files of %u VMs, %u snapshots and %u "
+		               "repositories: start it again, or remove it together with them",
+		               row.name, m.vms, m.snaps, m.repos);
 	if ((r = take_over_rest(&m, err)) < 0 || (r = row_delete(s, &node_table, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

@@ -112,3 +112,6 @@ const char migration_32[] =
         "ALTER TABLE git_syncs ADD COLUMN installation TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE git_triggers ADD COLUMN event TEXT NOT NULL DEFAULT 'push';"
         "ALTER TABLE git_deliveries ADD COLUMN event TEXT NOT NULL DEFAULT 'push';";
+/* Whose files a repository is, and what all nodes have together (store_shared.c). */
+const char migration_33[] = "ALTER TABLE git_repos ADD COLUMN node TEXT NOT NULL DEFAULT '';"
+                            "CREATE INDEX git_repos_node ON git_repos (node);";

@@ -158,6 +158,15 @@ int elsewhere_come_back(struct vm *vm, struct err *err)
 	return r;
 }
 
+bool vmm_snapshot_elsewhere(struct vmm *m, const char *snapshot, char ret_home[ID_SIZE])
+{
+	struct store_snapshot n;
+
+	return has_nodes(m) && store_snapshot_get(m->store, snapshot, &n, NULL) == 0 && *n.point &&
+	       store_point_node(m->store, n.point, ret_home, NULL) == 0 && *ret_home &&
+	       strcmp(ret_home, store_node_id(m->store)) != 0;
+}
+
 uint32_t vmm_room_mb(struct vmm *m)
 {
 	uint64_t mb = host_free_mb();

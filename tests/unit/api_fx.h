@@ -31,6 +31,8 @@
 #include "git/trigger.h"
 #include "hook/webhooks.h"
 #include "mcp/mcp.h"
+#include "node/node.h"
+#include "peer/peer.h"
 #include "ports/ports.h"
 #include "serverless/serverless.h"
 #include "store/store.h"
@@ -64,6 +66,7 @@ struct fx {
 	struct ports *ports;
 	struct certs *certs;
 	struct mcp *mcp;
+	struct peers *peers; /* of a node (rig.c); else NULL */
 	struct api *api;
 	_Atomic bool helper_gone; /* pando-priv does not say which slots are taken */
 	struct {
@@ -174,6 +177,39 @@ static inline void fx_manager(struct fx *f)
 	f->vmm = f->rig->vmm;
 }
 
+static inline void fx_load(void *ctx, struct node_load *ret)
+{
+	struct fx *f = ctx;
+
+	*ret = (struct node_load){ .free_mb = vmm_room_mb(f->vmm) };
+}
+
+static inline void fx_drain(void *ctx, bool on)
+{
+	vmm_drain(((struct fx *)ctx)->vmm, on);
+}
+
+static inline void fx_changed(void *ctx)
+{
+	struct err e = { 0 };
+
+	auth_refresh(((struct fx *)ctx)->auth, &e);
+}
+
+/* With RIG_NODE: the other nodes are watched, and answered. */
+static inline int fx_peers(struct fx *f, struct err *e)
+{
+	struct node_hooks h = { f, fx_load, fx_drain, fx_changed };
+	struct peers_conf c = { .node = f->rig->node, .store = f->store, .vmm = f->vmm };
+	int r;
+
+	if (!f->rig->node)
+		return 0;
+	c.address = strchr(getenv("RIG_NODE"), ' ') + 1;
+	r = node_begin(f->rig->node, &h, e);
+	return r < 0 ? r : peers_open(&c, &f->peers, e);
+}
+
 /* tune: changes settings before the API starts; NULL: nothing. */
 static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(struct conf *))
 {
@@ -261,7 +297,13 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	                                  .idle_ms = 60000 },
 	            f->store, f->vmm, &f->ports, &err) < 0)
 		return -1;
+	if (fx_peers(f, &err) < 0) {
+		fprintf(stderr, "peers: %s\n", err.msg);
+		return -1;
+	}
 	deps = (struct api_deps){ .conf = &f->conf,
+		                  .node = f->rig->node,
+		                  .peers = f->peers,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
 		                  .builder = f->builder,
@@ -286,9 +328,16 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	mcp_deps(f->mcp, &deps);
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
+	if (f->peers &&
+	    peers_begin(f->peers, &(struct peers_hooks){ f->api, api_take_node }, &err) < 0)
+		return -1;
 	if (sscanf(api_url(f->api, url, sizeof(url)), "http://127.0.0.1:%u", &f->port) != 1)
 		return -1;
 	file = fopen(tmpdir_file(&f->dir, "api-key", path, sizeof(path)), "r");
+	if (!file && f->rig->node) { /* the first node has it */
+		snprintf(f->key, sizeof(f->key), "-");
+		return 0;
+	}
 	if (!file || !fgets(f->key, sizeof(f->key), file))
 		return -1;
 	fclose(file);
@@ -319,6 +368,7 @@ static inline void fx_stop(struct fx *f)
 	triggers_end(f->triggers);
 	webhooks_end(f->webhooks);
 	syncs_end(f->syncs);
+	peers_end(f->peers);
 	vmm_suspend_all(f->vmm);
 	if (api_stop(f->api, FX_DRAIN_MS, &err) == 0)
 		return;
@@ -345,6 +395,8 @@ static inline int fx_teardown(void **state)
 	repos_close(f->repos);
 	serverless_free(f->serverless);
 	builder_free(f->builder);
+	peers_free(f->peers);
+	f->rig->node = node_close(f->rig->node);
 	f->rig->vmm = vmm_free(f->rig->vmm);
 	logs_free(f->logs);
 	auth_close(f->auth);

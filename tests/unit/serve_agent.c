@@ -8,8 +8,8 @@
  * answered with "ok": "suspend" suspends every VM, "warm" starts the kernels that a template has in
  * every VM, "agent" prints the process id of the last VM's agent, "data" the server's data
  * directory, "status" how many use the SSH front and how many of its processes ended badly. With
- * SERVE_SSH_PROGRAM, these are of that program instead of pando-ssh; with SERVE_LOG, the log is as
- * of a server.
+ * SERVE_NODE it is a node (tests/vm/rig.c); with SERVE_SSH_PROGRAM, these are of that program
+ * instead of pando-ssh; with SERVE_LOG, the log is as of a server.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -166,6 +166,14 @@ static int use_kernels(const char *dir)
 	return setenv("PANDO_KERNEL", dir, /* overwrite= */ 1) < 0 ? -1 : fake_begin(&err);
 }
 
+/* Only now: the one that made the template was none. */
+static int be_node(void)
+{
+	const char *node = getenv("SERVE_NODE");
+
+	return node ? setenv("RIG_NODE", node, /* overwrite= */ 1) : 0;
+}
+
 /* Programs are started for the SSH front and for Git. */
 static int start_starter(void)
 {
@@ -194,7 +202,7 @@ int main(int argc, char **argv)
 	r = rig_main_begin();
 	if (r)
 		return r;
-	if (use_kernels(argv[argc - 1]) < 0 || fx_setup(&state) < 0) {
+	if (use_kernels(argv[argc - 1]) < 0 || be_node() < 0 || fx_setup(&state) < 0) {
 		fprintf(stderr, "serve_agent: %s\n", err.msg);
 		rig_main_end();
 		return 1;

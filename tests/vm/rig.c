@@ -17,11 +17,14 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "cluster/lease.h"
 #include "net/dns.h"
 #include "net/gate.h"
+#include "node/node.h"
 #include "objects/objects.h"
 #include "secret/secret.h"
 #include "store/store.h"
+#include "store/store_cluster.h"
 #include "store/store_object.h"
 #include "vm/template.h"
 #include "vm/vm_internal.h"
@@ -113,6 +116,45 @@ static int make_image(const char *dir, uint32_t mb)
 	return fd < 0 ? -1 : ftruncate(fd, (off_t)mb << 20);
 }
 
+static void lease_over(void *ctx)
+{
+	fprintf(stderr, "rig: the lease is over\n");
+	_exit(3);
+}
+
+/* RIG_NODE "name address" of RIG_DATABASE, whose key of secrets is RIG_SECRET. */
+static int open_node(struct rig *r, struct err *err)
+{
+	/* A test waits for deaths, and the machine may be busy. */
+	static const struct lease_conf times = {
+		.lease_ms = 8000, .renew_ms = 500, .margin_ms = 1500, .retry_ms = 1500
+	};
+	struct secrets_conf c = { .data_dir = r->data_dir, .file = getenv("RIG_SECRET"), .fd = -1 };
+	struct node_conf nc = { .times = &times,
+		                .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
+		                           QUOTA_NONE, QUOTA_NONE },
+		                .over = lease_over };
+	bool fresh;
+	int k;
+
+	if (sscanf(getenv("RIG_NODE"), "%63s %63s", nc.self.name, nc.self.address) != 2)
+		return err_set(err, -EINVAL, "RIG_NODE is not 'name address'");
+	if ((k = node_self_id(r->data_dir, nc.self.id, err)) < 0 ||
+	    (k = store_start(r->data_dir, getenv("RIG_DATABASE"), nc.self.id, &r->store, &fresh,
+	                     err)) < 0)
+		return k;
+	c.create = !store_is_sealed(r->store);
+	if ((k = secrets_open(&c, &r->secrets, err)) < 0 ||
+	    (k = store_unlock(r->store, r->secrets, err)) < 0 ||
+	    (k = secrets_settle(r->secrets, err)) < 0)
+		return k;
+	nc.store = r->store;
+	nc.adopt = !fresh;
+	nc.self.vcpus = 2;
+	nc.self.mem_mb = 4096;
+	return node_open(&nc, &r->node, err);
+}
+
 /* With its secrets sealed, as pandod's is. */
 static int open_store(struct rig *r, struct err *err)
 {
@@ -122,6 +164,8 @@ static int open_store(struct rig *r, struct err *err)
 	int k;
 
 	snprintf(dir.path, sizeof(dir.path), "%s", r->data_dir);
+	if (getenv("RIG_NODE"))
+		return open_node(r, err);
 	if ((k = r->opts.open ? r->opts.open(r, err)
 	                      : store_open(db_at(&dir, "pando.db", where, sizeof(where)), &r->store,
 	                                   err)) < 0)
@@ -274,6 +318,7 @@ void rig_stop(struct rig *r)
 	r->priv = privc_free(r->priv);
 	if (r->opts.leave)
 		r->opts.leave(r);
+	r->node = node_close(r->node);
 	store_close(r->store);
 	r->store = NULL;
 	r->secrets = secrets_close(r->secrets);

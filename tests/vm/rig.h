@@ -26,6 +26,7 @@
 
 #define RIG_ACCOUNT "acme"
 
+struct node;
 struct rig;
 struct rig_opts {
 	unsigned pool, blanks;            /* made ahead of need; 0: none */
@@ -59,6 +60,7 @@ struct rig {
 	char data_dir[160], image_dir[160];
 	struct fake *fake;
 	struct store *store;
+	struct node *node; /* with RIG_NODE in the environment (rig.c); else NULL */
 	struct secrets *secrets;
 	struct privc *priv;
 	struct priv_info priv_info;

@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "cert/cert.h"
 #include "metrics/metrics.h"
+#include "peer/peer.h"
 #include "ssh/ssh.h"
 #include "vm/history.h"
 
@@ -122,6 +123,20 @@ static void show_objects(struct metrics_page *p, struct vmm *m)
 	metrics_one(p, METRIC_OBJECTS_GARBAGE, (double)o.garbage);
 }
 
+static void show_nodes(struct metrics_page *p, struct peers *peers)
+{
+	struct peers_counts n;
+
+	peers_counts(peers, &n);
+	metrics_family(p, METRIC_NODE_CONNECTIONS);
+	metrics_sample(p, METRIC_NODE_CONNECTIONS, n.in, METRIC_LABELS("in"));
+	metrics_sample(p, METRIC_NODE_CONNECTIONS, n.out, METRIC_LABELS("out"));
+	metrics_sample(p, METRIC_NODE_CONNECTIONS, n.idle, METRIC_LABELS("unused"));
+	metrics_one(p, METRIC_NODE_MADE, (double)n.made);
+	metrics_one(p, METRIC_NODE_REFUSED, (double)n.refused);
+	metrics_one(p, METRIC_NODE_CERT_EXPIRY, (double)n.cert_until_s);
+}
+
 static void show_notes(struct metrics_page *p, const struct api_deps *d, const struct vmm_host *h)
 {
 	autojson json_t *notes = host_notes(d, h);
@@ -167,6 +182,7 @@ int api_metrics(struct request *req, struct reply *res, struct err *err)
 	show_cert(&p, d->certs);
 	show_edge(&p, d);
 	show_ssh(&p, d->sshd);
+	show_nodes(&p, d->peers);
 	metrics_family(&p, METRIC_BUILD_INFO);
 	metrics_sample(&p, METRIC_BUILD_INFO, 1, METRIC_LABELS(PANDO_VERSION, s.accel));
 	metrics_process(&p);
