@@ -110,7 +110,7 @@ int vmm_claimant(struct vmm *m, const char *account, const char *id, char ret_no
 uint32_t vmm_room_mb(struct vmm *m);
 /* Does this process have the VM? Another node may have it, or nobody. */
 bool vmm_has(struct vmm *m, const char *id);
-/* Has another node what VMs are made from, and this one not? Then which. */
+/* Has another node the files of the snapshot, whether or not they are stored, too? Then which. */
 bool vmm_snapshot_elsewhere(struct vmm *m, const char *snapshot, char ret_home[ID_SIZE]);
 /* Ends the threads; VMs that still run go on. */
 struct vmm *vmm_free(struct vmm *m);

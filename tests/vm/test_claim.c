@@ -419,7 +419,7 @@ static void a_node_is_removed(void **state)
 	rig_stop(t->a);
 	atomic_store(&t->s3.down, false);
 	FAILS(-EBUSY, store_node_remove(t->b->store, t->n[0].id, /* lose= */ false, &err));
-	assert_non_null(strstr(err.msg, "1 VMs and 0 snapshots"));
+	assert_non_null(strstr(err.msg, "1 VMs, 0 snapshots and 0 repositories"));
 	assert_string_equal(row_of(t->b, vm.id).node, t->n[0].id); /* nothing was done */
 	OK(store_node_remove(t->b->store, t->n[0].id, /* lose= */ true, &err));
 	FAILS(-ENOENT, store_vm_get(t->b->store, late.id, &(struct store_vm){ 0 }, &err));
