@@ -161,7 +161,7 @@ static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, s
 		                    .seed = b->seed,
 		                    .boot = !b->point };
 	struct blank s;
-	int r = blank_take(vm->m, &sp, &s, err);
+	int r = blank_take(vm->m, &sp, /* waited_for= */ !b->ahead, &s, err);
 
 	if (r < 0)
 		return r;

@@ -23,6 +23,7 @@
 #include "privc/privc.h"
 #include "store/store.h"
 #include "vm/blank.h"
+#include "vm/demand.h"
 #include "vm/own.h"
 #include "vm/stage.h"
 #include "vm/table.h"
@@ -98,11 +99,9 @@ struct vm {
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
 #define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
-#define BLANKS_MAX 16      /* blank processes kept */
+#define BLANKS_MAX 64      /* blank processes kept */
 #define SEEDS_MAX 4u       /* sizes that VMs are forked for; 130 MB and more each */
-#define BLANKS_SIZED 4     /* and of other sizes that are in use, one each */
-#define POOL_MAX 32        /* ready VMs kept */
-#define POOL_HOT_MAX 64    /* snapshots whose use is counted */
+#define POOL_MAX 64        /* ready VMs kept */
 
 struct stored;
 struct history;
@@ -160,8 +159,10 @@ struct vmm {
 	char holds[HOLDS_MAX][ID_SIZE] GUARDED_BY(
 	        lock); /* points and layers only a thread knows yet */
 	size_t n_holds GUARDED_BY(lock);
-	struct blank blanks[BLANKS_MAX + BLANKS_SIZED] GUARDED_BY(lock); /* owned; m->lock */
+	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
+	struct demand *demand;   /* owned: demand.c; all of it: m->lock */
+	char ahead_template[ID_SIZE] GUARDED_BY(lock); /* what it knows the default template as */
 	struct pool *pool;       /* owned; what is in it: m->lock */
 	struct sizes *sizes;     /* owned; likewise */
 	struct knocks *knocks;   /* owned: knock.c */
@@ -424,7 +425,9 @@ void debts_pay(struct vmm *m);                      /* keeper */
 
 /* blank.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */
-int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err);
+int blank_take(struct vmm *m, const struct machine_spawn *like, bool waited_for, struct blank *ret,
+               struct err *err);
+bool blank_wanted(struct vmm *m) REQUIRES(&m->lock); /* one more */
 void blank_end(struct vmm *m, struct blank *s);
 void *blank_main(void *arg);
 /* Around everything that starts a VM: what is made ahead of need waits for quiet. */
@@ -442,6 +445,14 @@ int vm_settle_new(struct vm *vm, const struct vm_create_opts *o, const struct st
 /* Tags and metadata of a new VM, which stay the options'; NULL: there are none. */
 const struct store_note *vm_note_of(const struct vm_create_opts *o, struct store_note *mem);
 
+/* ahead.c: what was asked for lately, and what follows from it */
+int ahead_new(struct vmm *m, struct err *err);
+/* Somebody waits for a VM of that point. */
+void ahead_asked(struct vmm *m, const char *account, const char *point, bool eager);
+/* Default VMs may be made from another point than at the last look. */
+void ahead_follow(struct vmm *m) REQUIRES(&m->lock);
+void ahead_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock);
+
 /* pool.c */
 int pool_new(struct vmm *m, struct err *err);
 /* A ready VM of that point becomes the one asked for; -EAGAIN: there is none. */
@@ -451,9 +462,9 @@ void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
 void seed_status(struct vmm *m, struct vmm_status *ret);                    /* likewise; seed.c */
+/* The point of which one more is to be made ready; false: none. */
+bool pool_wanted(struct vmm *m, char ret_point[ID_SIZE]) REQUIRES(&m->lock);
 /* Why the last attempt to make a VM ready failed; "": it did not. */
-/* VMs that were made from the first will be made from the second. */
-void pool_rename(struct vmm *m, const char *from, const char *to) REQUIRES(&m->lock);
 void pool_trouble(struct vmm *m, char *ret, size_t size) REQUIRES(&m->lock);
 void pool_end(struct vmm *m);
 /* sizes.c: templates of other sizes */
@@ -477,12 +488,14 @@ void sizes_make_way(struct vmm *m); /* somebody waits for a VM: nothing is boote
 void *sizes_main(void *arg);
 void sizes_stop(struct vmm *m); /* none is made any more; fine twice */
 void sizes_end(struct vmm *m);
-bool size_is_template(const struct vmm *m, const char *point) REQUIRES(&m->lock);
+/* It is one: its size. */
+bool size_of_point(const struct vmm *m, const char *point, uint32_t *ret_vcpus,
+                   uint32_t *ret_mem_mb) REQUIRES(&m->lock);
 /* It is one, and what VMs of its size will be thawed from is not there yet. */
 bool size_own_pending(struct vmm *m, const char *point) REQUIRES(&m->lock);
-/* The nth of those that were used lately; false: there are not so many. */
-bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
-                  char ret_point[ID_SIZE]) REQUIRES(&m->lock);
+/* What VMs of that size are thawed from; "": nothing yet. */
+void size_point(const struct vmm *m, uint32_t vcpus, uint32_t mem_mb, char ret_point[ID_SIZE])
+        REQUIRES(&m->lock);
 void sizes_status(const struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock);
 /* recreate.c: nothing is left but its id, and what belongs to that */
 bool vm_is_empty(const struct store_vm *row);

@@ -410,6 +410,7 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
 	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
 	pool_status(m, ret);
+	ahead_status(m, ret);
 	seed_status(m, ret);
 	sizes_status(m, ret);
 	for (size_t k = 0; k < m->vms.n; k++)
@@ -464,7 +465,6 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		m->t.agent_boot = m->t.boot_done = m->t.grow = c->boot_s * 1000;
 		m->t.template_wait = MAX(m->t.template_wait, m->t.agent_boot);
 	}
-	m->conf.blanks = MIN(m->conf.blanks, (uint32_t)BLANKS_MAX);
 	m->store = store;
 	m->engine = engine;
 	m->priv = priv;
@@ -482,6 +482,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
 		r = history_new(m, err);
+	if (r == 0)
+		r = ahead_new(m, err);
 	if (r == 0)
 		r = pool_new(m, err);
 	if (r == 0)
@@ -575,6 +577,7 @@ struct vmm *vmm_free(struct vmm *m)
 	free(m->ca_pem);
 	site_free(m->site);
 	free(m->history);
+	free(m->demand);
 	stored_free(m);
 	free(m);
 	return NULL;
