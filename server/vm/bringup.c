@@ -268,6 +268,7 @@ static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 	if (counts)
 		vmm_start_begin(vm->m);
 	vm->row.info.generation++;
+	vm->idle_since_ms = 0;
 	r = start_machine(vm, b, err);
 	t_start = clock_us();
 	if (r == 0)

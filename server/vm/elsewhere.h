@@ -22,6 +22,8 @@ int layers_need(struct vmm *m, const char *point, const char *home, struct err *
 bool elsewhere_get(struct vmm *m, const char *account, const char *id, struct store_vm *ret);
 /* Says so, if it is; else r. */
 int elsewhere_error(struct vmm *m, const char *account, const char *id, int r, struct err *err);
+/* May some VMs be on other nodes? */
+bool elsewhere_any(struct vmm *m);
 int elsewhere_append(struct vmm *m, const char *account, struct vm_info **v, size_t *n,
                      struct err *err);
 /* Adds to q what the account has there. */

@@ -108,17 +108,33 @@ static void fork_name(const struct fork_job *job, unsigned number, char ret[VM_N
 	snprintf(ret, VM_NAME_MAX, "%.*s%s", VM_NAME_MAX - 1 - n, job->parent.info.name, tail);
 }
 
-/* Does a VM of the account have the name of the parent's fork of that number? */
-static bool is_taken(struct fork_job *job, unsigned number) REQUIRES(&job->m->lock)
+/* The next n numbers after that of the last fork whose names no VM of the account has: one look at
+ * each VM, however many forks there are. */
+static unsigned free_after(struct fork_job *job, unsigned number, unsigned n)
+        REQUIRES(&job->m->lock)
 {
-	char name[VM_NAME_MAX];
+	unsigned last = number + n;
+	bool again;
 
-	fork_name(job, number, name);
-	for (const struct vm *vm = table_first(&job->m->vms, job->parent.info.account); vm;
-	     vm = table_next(vm))
-		if (strcmp(vm->shown.name, name) == 0)
-			return true;
-	return false;
+	do { /* a name in the way, beyond what was looked at: once more, from behind it */
+		again = false;
+		for (const struct vm *vm = table_first(&job->m->vms, job->parent.info.account); vm;
+		     vm = table_next(vm)) {
+			const char *dash = strrchr(vm->shown.name, '-');
+			char name[VM_NAME_MAX], *end;
+			unsigned long at = dash ? strtoul(dash + 1, &end, 10) : 0;
+
+			if (!dash || *end || at <= number || at > last)
+				continue;
+			fork_name(job, (unsigned)at, name);
+			if (strcmp(vm->shown.name, name) != 0)
+				continue;
+			number = (unsigned)at;
+			again |= last < number + n;
+			last = number + n;
+		}
+	} while (again);
+	return number;
 }
 
 /* Names that no VM of the account has and no other fork of the parent gets; its lock held. */
@@ -126,12 +142,11 @@ static void pick_names(struct fork_job *job, struct vm *parent)
 {
 	LOCK_SCOPE(&job->m->lock);
 
-	for (unsigned i = 0; i < job->count && *job->parent.info.name; i++) {
-		do
-			parent->forked++;
-		while (is_taken(job, parent->forked));
-		job->children[i].number = parent->forked;
-	}
+	if (!*job->parent.info.name)
+		return;
+	parent->forked = free_after(job, parent->forked, job->count);
+	for (unsigned i = 0; i < job->count; i++)
+		job->children[i].number = ++parent->forked;
 }
 
 /* The point the children come from, held against collection. The parent is locked only for this. */

@@ -78,6 +78,15 @@ int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_i
 /* Newest first. Caller frees. */
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err);
+/*
+ * A part of that, in the same order, without a look at the others; and how many of all are in which
+ * state. False: some may be on other nodes, or there is no memory; vmm_list() has them or says why.
+ */
+struct vm_page {
+	size_t offset, limit;
+};
+bool vmm_page(struct vmm *m, const char *account, const struct vm_page *p, struct vm_info **ret,
+              size_t *ret_n, size_t ret_by_state[VM_STATE_MAX]);
 /* Newest first. Caller frees. */
 int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
                      struct err *err);

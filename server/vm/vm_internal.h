@@ -76,6 +76,7 @@ struct vm {
 	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */
 	uint64_t reaper_pid;         /* for the reaper: m->lock */
 	int reaper_fd;               /* pidfd, weak; -1: none; m->lock */
+	struct vm *watched_next, **watched_link; /* in m->watched, while it has one; m->lock */
 	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
 	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
 	_Atomic uint64_t touched_ms; /* clock_ms of the last vmm_touch() */
@@ -179,6 +180,7 @@ struct vmm {
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
 	bool draining GUARDED_BY(lock);                 /* takes no new VMs */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
+	bool some_unsaved GUARDED_BY(lock); /* vmm_save_later() */
 	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank, making_size, making_own; /* at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread,
@@ -194,6 +196,8 @@ struct vmm {
 	uint64_t disk_over GUARDED_BY(lock);     /* bytes above what is allowed, at the last look */
 	uint64_t disk_over_ms
 	        GUARDED_BY(lock); /* clock_ms of the last look that found too much; 0: none did */
+	struct vm *watched GUARDED_BY(lock); /* weak: VMs whose end the reaper waits for */
+	size_t n_watched GUARDED_BY(lock);
 	int wake_pipe[2];         /* tells the reaper that its list changed */
 };
 
@@ -257,6 +261,8 @@ int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size
                    const struct store_note *note, struct err *err);
 /* The machine is gone, and the store cannot be told now: the keeper does it later. */
 void vm_enter_unsaved(struct vm *vm, enum vm_state next);
+/* There may be a VM at rest that the store knows something else of: the keeper looks at all. */
+void vmm_save_later(struct vmm *m);
 /* Tells the store what it does not know yet; fine when that is nothing. */
 int vm_save(struct vm *vm, struct err *err);
 /* How its machine ended, for those who wait for that. */
@@ -595,4 +601,5 @@ void *reaper_main(void *arg);
 void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */
 void reaper_add(struct vm *vm); /* has a machine; locked, or not in the table yet */
 void reaper_remove(struct vm *vm);
+void reaper_forget(struct vm *vm) REQUIRES(&vm->m->lock); /* the same, within */
 void reaper_wake(struct vmm *m); /* looks at the table again */

@@ -89,8 +89,10 @@ void vm_unref(struct vm *vm)
 	m = vm->m;
 	mutex_lock(&m->lock);
 	last = --vm->refs == 0;
-	if (last)
+	if (last) {
 		ring_free(vm);
+		reaper_forget(vm); /* the server ends, and it goes on */
+	}
 	mutex_unlock(&m->lock);
 	if (!last)
 		return;
@@ -276,7 +278,7 @@ void vm_publish(struct vm *vm)
 	if (vm->shown.state != vm->row.info.state ||
 	    strcmp(vm->shown.instance, vm->row.info.instance) != 0)
 		vm_wake_waiters(vm, &vm->row.info);
-	vm->shown = vm->row.info;
+	table_show(&vm->m->vms, vm, &vm->row.info);
 }
 
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
@@ -350,6 +352,31 @@ int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *r
 	return 0;
 }
 
+bool vmm_page(struct vmm *m, const char *account, const struct vm_page *p, struct vm_info **ret,
+              size_t *ret_n, size_t ret_by_state[VM_STATE_MAX])
+{
+	const struct vm *vm;
+	struct vm_info *v;
+	size_t skip = p->offset, n;
+	LOCK_SCOPE(&m->lock);
+
+	n = table_count(&m->vms, account);
+	n = n > skip ? MIN(n - skip, p->limit) : 0;
+	if (elsewhere_any(m) || !(v = calloc(n ? n : 1, sizeof(*v))))
+		return false;
+	for (vm = table_last(&m->vms, account); vm && skip; vm = table_prev(vm))
+		skip--;
+	for (size_t i = 0; i < n; i++, vm = table_prev(vm)) {
+		v[i] = vm->shown;
+		usage_until(&v[i], clock_wall_ms());
+	}
+	memcpy(ret_by_state, table_tally(&m->vms, account)->by_state,
+	       VM_STATE_MAX * sizeof(*ret_by_state));
+	*ret = v;
+	*ret_n = n;
+	return true;
+}
+
 int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
                      struct err *err)
 {
@@ -413,8 +440,7 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	ahead_status(m, ret);
 	seed_status(m, ret);
 	sizes_status(m, ret);
-	for (size_t k = 0; k < m->vms.n; k++)
-		ret->running += m->vms.all[k]->shown.state == VM_RUNNING;
+	ret->running = (unsigned)m->vms.tally.by_state[VM_RUNNING];
 }
 
 static int load_all(struct vmm *m, struct err *err)
@@ -425,7 +451,7 @@ static int load_all(struct vmm *m, struct err *err)
 
 	if (r == 0)
 		r = store_vm_list(m->store, NULL, &rows, &n, err);
-	for (size_t i = 0; r == 0 && i < n; i++) {
+	for (size_t i = n; r == 0 && i-- > 0;) { /* oldest first, as the table has them */
 		struct vm *vm;
 
 		if (!layers_here(m, rows[i].home))
