@@ -19,8 +19,8 @@
  * What is there already counts a little more, or things of equal use would displace each other for
  * ever.
  *
- * A thing of one account is made only after it was asked for HOT_USES times, unless the caller knows
- * better (eager): most snapshots are used once.
+ * A thing of one account is made only after it was asked for HOT_USES times, unless the caller
+ * knows better (eager): most snapshots are used once.
  *
  * Never: more than the budget, or than a part of what the host has to spare; a thing that does not
  * fit its kind's bounds. `least` of a thing is above its use, but not above these.
@@ -34,13 +34,13 @@
 #include "base/auto.h"
 
 #define FADE_EVERY_MS 60000
-#define FADE 0.994240f    /* 2^(-1/120): one half in 120 steps */
-#define FADED 2400        /* steps after which nothing is left */
-#define KEEP 0.25f        /* uses below which one is not kept: four hours after the only one */
-#define HOT_USES 2.5f     /* three, the first of them half an hour ago */
-#define THERE 1.3f        /* the use of one that is there already, over one that is not */
-#define SPARE_PART 4      /* of what the host has to spare, what is made ahead may take this part */
-#define LEARN 0.25f       /* what one more measurement counts */
+#define FADE 0.994240f /* 2^(-1/120): one half in 120 steps */
+#define FADED 2400     /* steps after which nothing is left */
+#define KEEP 0.25f     /* uses below which one is not kept: four hours after the only one */
+#define HOT_USES 2.5f  /* three, the first of them half an hour ago */
+#define THERE 1.3f     /* the use of one that is there already, over one that is not */
+#define SPARE_PART 4   /* of what the host has to spare, what is made ahead may take this part */
+#define LEARN 0.25f    /* what one more measurement counts */
 #define PLAN_EVERY_MS 60000
 
 void demand_size(uint32_t vcpus, uint32_t mem_mb, char ret[ID_SIZE])
@@ -284,8 +284,8 @@ static void weigh(const struct demand *d, struct demand_key *k)
 		most = MAX(most, k->used[i]);
 		k->value[i] = !k->hot || most < KEEP
 		                      ? 0
-		                      : most * (float)d->conf.kind[k->kind].gain_ms / (float)MAX(k->mb, 1u) *
-		                                (i < k->have ? THERE : 1);
+		                      : most * (float)d->conf.kind[k->kind].gain_ms /
+		                                (float)MAX(k->mb, 1u) * (i < k->have ? THERE : 1);
 	}
 }
 
@@ -380,8 +380,7 @@ static void plan(struct demand *d, uint64_t now)
 			d->keys[i].group = 0; /* any: it gets nothing */
 	}
 	for (size_t i = 0; i < d->n; i++)
-		while (d->keys[i].want < d->keys[i].least &&
-		       fits(d, &p, &d->keys[i], UINT32_MAX))
+		while (d->keys[i].want < d->keys[i].least && fits(d, &p, &d->keys[i], UINT32_MAX))
 			give(&p, &d->keys[i]);
 	if (p.n_groups)
 		give_out(d, &p, demand_budget(d) / (uint32_t)p.n_groups);

@@ -22,8 +22,9 @@
 #include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
-#define FORK_THREADS 8 /* thaws at once */
-#define TRIES 2        /* of a child whose machine is lost */
+#define FORK_THREADS 8     /* thaws at once */
+#define TRIES 2            /* of a child whose machine is lost */
+#define NAMES_WINDOW 2048u /* numbers that are looked at together */
 
 struct child {
 	struct vm *vm; /* owned */
@@ -108,45 +109,43 @@ static void fork_name(const struct fork_job *job, unsigned number, char ret[VM_N
 	snprintf(ret, VM_NAME_MAX, "%.*s%s", VM_NAME_MAX - 1 - n, job->parent.info.name, tail);
 }
 
-/* The next n numbers after that of the last fork whose names no VM of the account has: one look at
+/* Which of the NAMES_WINDOW numbers after that one are in names of the account's VMs: one look at
  * each VM, however many forks there are. */
-static unsigned free_after(struct fork_job *job, unsigned number, unsigned n)
+static void find_taken(struct fork_job *job, unsigned after, bool ret[NAMES_WINDOW])
         REQUIRES(&job->m->lock)
 {
-	unsigned last = number + n;
-	bool again;
+	memset(ret, 0, NAMES_WINDOW * sizeof(*ret));
+	for (const struct vm *vm = table_first(&job->m->vms, job->parent.info.account); vm;
+	     vm = table_next(vm)) {
+		const char *dash = strrchr(vm->shown.name, '-');
+		unsigned long n = dash ? strtoul(dash + 1, NULL, 10) : 0;
+		char name[VM_NAME_MAX];
 
-	do { /* a name in the way, beyond what was looked at: once more, from behind it */
-		again = false;
-		for (const struct vm *vm = table_first(&job->m->vms, job->parent.info.account); vm;
-		     vm = table_next(vm)) {
-			const char *dash = strrchr(vm->shown.name, '-');
-			char name[VM_NAME_MAX], *end;
-			unsigned long at = dash ? strtoul(dash + 1, &end, 10) : 0;
-
-			if (!dash || *end || at <= number || at > last)
-				continue;
-			fork_name(job, (unsigned)at, name);
-			if (strcmp(vm->shown.name, name) != 0)
-				continue;
-			number = (unsigned)at;
-			again |= last < number + n;
-			last = number + n;
-		}
-	} while (again);
-	return number;
+		if (n <= after || n > (unsigned long)after + NAMES_WINDOW)
+			continue;
+		fork_name(job, (unsigned)n, name);
+		ret[n - after - 1] |= !strcmp(vm->shown.name, name);
+	}
 }
 
 /* Names that no VM of the account has and no other fork of the parent gets; its lock held. */
 static void pick_names(struct fork_job *job, struct vm *parent)
 {
+	bool taken[NAMES_WINDOW];
+	unsigned after = parent->forked;
 	LOCK_SCOPE(&job->m->lock);
 
 	if (!*job->parent.info.name)
 		return;
-	parent->forked = free_after(job, parent->forked, job->count);
-	for (unsigned i = 0; i < job->count; i++)
-		job->children[i].number = ++parent->forked;
+	find_taken(job, after, taken);
+	for (unsigned i = 0; i < job->count;) {
+		if (parent->forked == after + NAMES_WINDOW) {
+			after = parent->forked;
+			find_taken(job, after, taken);
+		}
+		if (!taken[parent->forked++ - after])
+			job->children[i++].number = parent->forked;
+	}
 }
 
 /* The point the children come from, held against collection. The parent is locked only for this. */

@@ -12,8 +12,8 @@
  *
  * How many of which point are kept ready follows from what was asked for lately (demand.c). The
  * pool is filled when no VM has been started for a moment, with what is of most use first. Before
- * that moment, and when it is empty, create thaws. A ready VM is in no table and not in the store: after a crash it is a
- * process that nobody knows, and recovery ends it.
+ * that moment, and when it is empty, create thaws. A ready VM is in no table and not in the store:
+ * after a crash it is a process that nobody knows, and recovery ends it.
  */
 #include <errno.h>
 #include <stdio.h>

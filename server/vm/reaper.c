@@ -239,7 +239,8 @@ void *reaper_main(void *arg)
 			mutex_unlock(&m->lock);
 			break;
 		}
-		if ((!p || !who || cap < m->n_watched + 1) && !grow(&p, &who, &cap, m->n_watched + 64)) {
+		if ((!p || !who || cap < m->n_watched + 1) &&
+		    !grow(&p, &who, &cap, m->n_watched + 64)) {
 			mutex_unlock(&m->lock);
 			log_warn("wait for processes: out of memory; tried again in a moment");
 			poll(NULL, 0, RETRY_MS);

@@ -2,9 +2,9 @@
 /*
  * vm/table.h - the VMs of a server: by id, by account, and all of them
  *
- * Found by a hash of the id; the VMs of an account are a list, oldest first. So neither a lookup nor
- * the list of an account takes longer because of others. Whoever wants to see all of them has an
- * array. What VMs show of themselves is counted along, for each account and for all, so that no
+ * Found by a hash of the id; the VMs of an account are a list, oldest first. So neither a lookup
+ * nor the list of an account takes longer because of others. Whoever wants to see all of them has
+ * an array. What VMs show of themselves is counted along, for each account and for all, so that no
  * question of how many there are looks at each.
  *
  * What a VM in the table shows changes by table_show() alone; its id and account never do. The

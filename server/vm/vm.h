@@ -268,10 +268,10 @@ struct vmm_status {
 	unsigned pool_ready, pool_mem_mb, blanks; /* made ahead of need */
 	unsigned pool_want, blanks_want, seeds_want;
 	unsigned ahead_budget_mb, blanks_mem_mb, seeds_mem_mb;
-	uint64_t pool_given, pool_missed;         /* creates served from the pool, and not */
-	const char *seed;                         /* "off", "making", "ready" */
-	unsigned seeds;                           /* of all sizes, that have passed their trial */
-	uint64_t forked;                          /* VMs that were forked from a seed */
+	uint64_t pool_given, pool_missed; /* creates served from the pool, and not */
+	const char *seed;                 /* "off", "making", "ready" */
+	unsigned seeds;                   /* of all sizes, that have passed their trial */
+	uint64_t forked;                  /* VMs that were forked from a seed */
 	struct vmm_size_status sizes[SIZES_MAX];
 	size_t n_sizes;
 };

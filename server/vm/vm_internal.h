@@ -64,20 +64,20 @@ struct vm {
 	bool trusts;   /* its guest was given this server's CA since it was started or thawed */
 	bool sited;    /* the same of the site's settings */
 	bool untold;   /* one of them failed */
-	char told[TOLD_SIZE];        /* what this server told when it came up; vm->lock */
-	char told_point[ID_SIZE];    /* the point it was suspended as, and knew that; or "" */
-	struct vm_net net;           /* vm->lock */
-	bool gone;                   /* deleted; vm->lock */
-	bool buried;                 /* the same, for those without the lock; m->lock */
-	bool cancelled;              /* building, and not wanted any more; m->lock */
-	char payer[ACCOUNT_SIZE];    /* building, and in nobody's list: whose its layers are */
-	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
-	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
-	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */
-	uint64_t reaper_pid;         /* for the reaper: m->lock */
-	int reaper_fd;               /* pidfd, weak; -1: none; m->lock */
+	char told[TOLD_SIZE];     /* what this server told when it came up; vm->lock */
+	char told_point[ID_SIZE]; /* the point it was suspended as, and knew that; or "" */
+	struct vm_net net;        /* vm->lock */
+	bool gone;                /* deleted; vm->lock */
+	bool buried;              /* the same, for those without the lock; m->lock */
+	bool cancelled;           /* building, and not wanted any more; m->lock */
+	char payer[ACCOUNT_SIZE]; /* building, and in nobody's list: whose its layers are */
+	char builds[ID_SIZE];     /* the snapshot that comes out of it, or "" */
+	bool stalled;             /* stopped by QEMU: the disk was full; vm->lock */
+	bool lost_process;        /* QEMU ended by itself: the reaper has it in hand */
+	uint64_t reaper_pid;      /* for the reaper: m->lock */
+	int reaper_fd;            /* pidfd, weak; -1: none; m->lock */
 	struct vm *watched_next, **watched_link; /* in m->watched, while it has one; m->lock */
-	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
+	uint64_t idle_bytes;                     /* NIC bytes at the last look; vm->lock */
 	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
 	_Atomic uint64_t touched_ms; /* clock_ms of the last vmm_touch() */
 	uint64_t guest_marks;        /* guest_activity() at the last look; vm->lock */
@@ -108,14 +108,6 @@ struct stored;
 struct history;
 struct pool;
 struct sizes;
-
-/* seed.c */
-struct seed {
-	struct vm *vm;       /* owned; NULL: none; changed under both locks, read under either */
-	char point[ID_SIZE]; /* likewise: what it was frozen into */
-	bool lost;           /* its process has ended; m->lock */
-	bool tried;          /* its first fork was good; m->lock */
-};
 
 struct vmm {
 	struct vmm_conf conf;
@@ -162,14 +154,14 @@ struct vmm {
 	size_t n_holds GUARDED_BY(lock);
 	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
-	struct demand *demand;   /* owned: demand.c; all of it: m->lock */
+	struct demand *demand;                         /* owned: demand.c; all of it: m->lock */
 	char ahead_template[ID_SIZE] GUARDED_BY(lock); /* what it knows the default template as */
-	struct pool *pool;       /* owned; what is in it: m->lock */
-	struct sizes *sizes;     /* owned; likewise */
-	struct knocks *knocks;   /* owned: knock.c */
-	struct history *history; /* owned; likewise */
-	struct greet *greet;     /* owned; NULL: none */
-	struct stored *stored;   /* owned: stored.h; NULL: no object store */
+	struct pool *pool;                             /* owned; what is in it: m->lock */
+	struct sizes *sizes;                           /* owned; likewise */
+	struct knocks *knocks;                         /* owned: knock.c */
+	struct history *history;                       /* owned; likewise */
+	struct greet *greet;                           /* owned; NULL: none */
+	struct stored *stored;                         /* owned: stored.h; NULL: no object store */
 	bool upload_wanted GUARDED_BY(lock);
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
@@ -180,7 +172,7 @@ struct vmm {
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
 	bool draining GUARDED_BY(lock);                 /* takes no new VMs */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
-	bool some_unsaved GUARDED_BY(lock); /* vmm_save_later() */
+	bool some_unsaved GUARDED_BY(lock);   /* vmm_save_later() */
 	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank, making_size, making_own; /* at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread,
@@ -198,7 +190,7 @@ struct vmm {
 	        GUARDED_BY(lock); /* clock_ms of the last look that found too much; 0: none did */
 	struct vm *watched GUARDED_BY(lock); /* weak: VMs whose end the reaper waits for */
 	size_t n_watched GUARDED_BY(lock);
-	int wake_pipe[2];         /* tells the reaper that its list changed */
+	int wake_pipe[2]; /* tells the reaper that its list changed */
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
@@ -602,4 +594,4 @@ void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over *
 void reaper_add(struct vm *vm); /* has a machine; locked, or not in the table yet */
 void reaper_remove(struct vm *vm);
 void reaper_forget(struct vm *vm) REQUIRES(&vm->m->lock); /* the same, within */
-void reaper_wake(struct vmm *m); /* looks at the table again */
+void reaper_wake(struct vmm *m);                          /* looks at the table again */

@@ -124,8 +124,8 @@ static void compare(const char *what, void (*step)(struct place *p, unsigned i),
 	for (int k = 0; k < 2; k++)
 		qsort(took[k], times, sizeof(took[k][0]), by_size);
 	printf("%-22s %6llu us among %d, %6llu us among %d\n", what,
-	       (unsigned long long)took[0][times / 2], FEW,
-	       (unsigned long long)took[1][times / 2], MANY);
+	       (unsigned long long)took[0][times / 2], FEW, (unsigned long long)took[1][times / 2],
+	       MANY);
 	if (took[1][times / 2] > MAX(took[0][times / 2], LEAST_US) * SLACK)
 		fail_msg("%s takes longer among many", what);
 }

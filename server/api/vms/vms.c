@@ -266,8 +266,8 @@ static bool is_plain(struct request *req, const struct list_query *q)
 	       (!q->search || !*q->search) && !*who_of(req)->identity;
 }
 
-static int list_plain(struct request *req, const struct list_query *q, json_t *items,
-                      size_t *total, json_int_t per_state[VM_STATE_MAX], struct err *err)
+static int list_plain(struct request *req, const struct list_query *q, json_t *items, size_t *total,
+                      json_int_t per_state[VM_STATE_MAX], struct err *err)
 {
 	const struct vm_page page = { .offset = q->offset, .limit = q->limit };
 	size_t by_state[VM_STATE_MAX], n;
@@ -280,8 +280,8 @@ static int list_plain(struct request *req, const struct list_query *q, json_t *i
 		*total += by_state[i];
 	}
 	for (size_t i = 0; i < n; i++)
-		if (json_array_append_new(items, notes_shape_one(req, v[i].id,
-		                                                 shape_vm_item(&v[i]))) < 0)
+		if (json_array_append_new(items,
+		                          notes_shape_one(req, v[i].id, shape_vm_item(&v[i]))) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	return 1;
 }
@@ -306,8 +306,8 @@ static int list_all(struct request *req, struct list_query *q, json_t *items, si
 		if (*total < q->offset || *total - q->offset >= q->limit)
 			++*total; /* not on the page */
 		else if ((r = list_add(q, items, total,
-		                       notes_shape(&q->notes, v[i].id, shape_vm_item(&v[i])), err)) <
-		         0)
+		                       notes_shape(&q->notes, v[i].id, shape_vm_item(&v[i])),
+		                       err)) < 0)
 			return r;
 	}
 	return list_deleted(req, q, items, total, err);
