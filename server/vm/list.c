@@ -65,14 +65,13 @@ bool vmm_page(struct vmm *m, const char *account, const struct vm_page *p, struc
 		return false;
 	for (vm = table_last(&m->vms, account); vm && skip; vm = table_prev(vm))
 		skip--;
-	for (size_t i = 0; i < n; i++, vm = table_prev(vm)) {
-		v[i] = vm->shown;
-		usage_until(&v[i], clock_wall_ms());
+	for (*ret_n = 0; vm && *ret_n < n; vm = table_prev(vm)) {
+		v[*ret_n] = vm->shown;
+		usage_until(&v[(*ret_n)++], clock_wall_ms());
 	}
 	memcpy(ret_by_state, table_tally(&m->vms, account)->by_state,
 	       VM_STATE_MAX * sizeof(*ret_by_state));
 	*ret = v;
-	*ret_n = n;
 	return true;
 }
 

@@ -27,6 +27,7 @@
 #include "vm/vm_internal.h"
 
 #define SETTLE_MS 60000
+#define AHEAD_LEAST 2u /* of ready VMs and blank processes, whatever is asked for: ahead.c */
 
 const struct vm_times rig_times = {
 	.agent_boot = 3000,
@@ -314,7 +315,8 @@ static bool at_work(struct rig *r, struct vmm *m)
 		return true; /* with its seed */
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
 	       m->making_blank || m->making_size || m->making_own || m->n_starting ||
-	       st.pool_ready < r->opts.pool || m->n_blanks < r->opts.blanks ||
+	       st.pool_ready < MIN(r->opts.pool, AHEAD_LEAST) ||
+	       m->n_blanks < MIN(r->opts.blanks, AHEAD_LEAST) ||
 	       (r->opts.pool && pool_wanted(m, point)) || (r->opts.blanks && blank_wanted(m));
 }
 

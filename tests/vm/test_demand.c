@@ -26,7 +26,7 @@
 #define REFILL_MS 600
 #define VM_MB 20
 #define BUDGET_MB 800
-#define MINUTE_MS 60000u
+#define MINUTE_MS ((uint64_t)60000)
 #define HOUR_MS (60 * MINUTE_MS)
 
 /* ---- things, with or without a plan ---- */
