@@ -37,7 +37,7 @@ import width  # noqa: E402
 from floor import Floor  # noqa: E402
 
 ROUND = live.ROUND + kinds.ROUND
-WIDTH = ["width"]  # with servers of its own
+WIDTH = ["width", "many"]  # with servers of their own
 RESULTS = os.path.join(HERE, "results")
 ROUNDS, ROUNDS_QUICK = 10, 3
 BUSY_LIMIT = 0.10   # of all cores, by others, before a warning
@@ -274,6 +274,12 @@ def main():
                 record.failures.append({"kind": "width", "why": f"{type(e).__name__}: {e}"})
                 traceback.print_exc()
         health = health or width_health
+        if "many" in a.wanted:
+            try:
+                health = width.many(record, size, work, say) or health
+            except Exception as e:
+                record.failures.append({"kind": "many", "why": f"{type(e).__name__}: {e}"})
+                traceback.print_exc()
         api_health = api.run(record, a.wanted, a.rounds, work, build, say)
         health, api_size = health or api_health, api_health and api_health["defaultVm"]
     except KeyboardInterrupt as e:

@@ -55,7 +55,8 @@ struct conf {
 	uint32_t vcpus;    /* PANDO_VM_VCPUS */
 	uint32_t mem_mb;   /* PANDO_VM_MEM_MB */
 	uint32_t disk_gb;  /* PANDO_VM_DISK_GB */
-	uint32_t pool;     /* PANDO_POOL */
+	uint32_t ahead_mem_mb;                          /* PANDO_AHEAD_MEM_MB */
+	uint32_t pool;                                  /* PANDO_POOL */
 	uint32_t pool_mem_mb;                           /* PANDO_POOL_MEM_MB */
 	uint32_t blanks;                                /* PANDO_BLANKS */
 	uint32_t seeds;                                 /* PANDO_SEEDS */

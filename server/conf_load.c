@@ -25,6 +25,9 @@
 #define QUOTA_VCPUS_PER_CPU 4 /* of the host, for one account */
 #define QUOTA_VCPUS_MIN 16    /* so that a small host can still try things */
 #define QUOTA_MEM_MIN_MB 4096u
+#define AHEAD_MEM_PART 16 /* of the host's memory may be taken ahead of need */
+#define AHEAD_MEM_MIN_MB 512u
+#define AHEAD_MEM_MAX_MB 8192u
 
 static uint32_t pow2_floor(uint64_t n)
 {
@@ -44,6 +47,8 @@ static void set_host_defaults(struct conf *c)
 
 	c->vcpus = pow2_floor((uint64_t)MIN(MAX(cpus, 1), 4));
 	c->mem_mb = MIN(MAX(pow2_floor(mib / 8), 512u), 8192u);
+	c->ahead_mem_mb =
+	        (uint32_t)MIN(MAX(mib / AHEAD_MEM_PART, AHEAD_MEM_MIN_MB), AHEAD_MEM_MAX_MB);
 	/* Of one account: vCPUs share cores, and most of a guest's memory is shared or never used.
 	 */
 	c->quota_vcpus = (uint32_t)MAX(cpus * QUOTA_VCPUS_PER_CPU, QUOTA_VCPUS_MIN);

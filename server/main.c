@@ -271,6 +271,7 @@ static int app_start(struct app *a, struct err *err)
 	struct vmm_conf vc = { .vcpus = c->vcpus,
 		               .mem_mb = c->mem_mb,
 		               .disk_mb = c->disk_gb << 10,
+		               .ahead_mem_mb = c->ahead_mem_mb,
 		               .pool = c->pool,
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .blanks = c->blanks,

@@ -4,8 +4,8 @@
  *
  * QEMU's own start is a third of what a thaw costs. A blank process has it behind it: it
  * waits for the disk, the memory and the state of whatever VM of its size is
- * thawed next. A few of the default size are kept, and one of each other size that was used
- * lately; else, and for a cold boot, a process is started on the spot. New ones are made
+ * thawed next. How many of which size are kept follows from what was asked for lately (demand.c);
+ * else, and for a cold boot, a process is started on the spot. New ones are made
  * when no VM has been started for a moment, so that they never compete with one.
  */
 #include <errno.h>
@@ -77,6 +77,16 @@ void blank_end(struct vmm *m, struct blank *s)
 	}
 }
 
+static void take_out(struct vmm *m, size_t i, struct blank *ret) REQUIRES(&m->lock)
+{
+	char size[ID_SIZE];
+
+	*ret = m->blanks[i];
+	m->blanks[i] = m->blanks[--m->n_blanks];
+	demand_size(ret->vcpus, ret->mem_mb, size);
+	demand_have(m->demand, AHEAD_BLANK, size, -1);
+}
+
 /* One of that size; 0: of any. */
 static bool pop(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct blank *ret)
 {
@@ -85,15 +95,26 @@ static bool pop(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct blank *re
 	for (size_t i = m->n_blanks; i-- > 0;) {
 		if (vcpus && (m->blanks[i].vcpus != vcpus || m->blanks[i].mem_mb != mem_mb))
 			continue;
-		*ret = m->blanks[i];
-		m->blanks[i] = m->blanks[--m->n_blanks];
+		take_out(m, i, ret);
 		return true;
 	}
 	return false;
 }
 
-int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err)
+static void asked(struct vmm *m, const struct machine_spawn *like)
 {
+	char size[ID_SIZE];
+	LOCK_SCOPE(&m->lock);
+
+	demand_size(like->vcpus, like->mem_mb, size);
+	demand_take(m->demand, AHEAD_BLANK, size, /* account= */ "", /* eager= */ true, clock_ms());
+}
+
+int blank_take(struct vmm *m, const struct machine_spawn *like, bool waited_for, struct blank *ret,
+               struct err *err)
+{
+	if (waited_for && !like->boot && !like->seed)
+		asked(m, like);
 	while (!like->boot && !like->seed && pop(m, like->vcpus, like->mem_mb, ret)) {
 		ret->ahead = true;
 		if (machine_alive(ret->machine))
@@ -144,38 +165,40 @@ struct need {
 	char point[ID_SIZE];
 };
 
-/* The default size first; then one for each other size that is in use. */
-static bool needed(struct vmm *m, struct need *ret) REQUIRES(&m->lock)
+bool blank_wanted(struct vmm *m)
 {
-	size_t usual = count(m, m->conf.vcpus, m->conf.mem_mb);
-
-	*ret = (struct need){ .like = { .vcpus = m->conf.vcpus, .mem_mb = m->conf.mem_mb } };
-	snprintf(ret->point, sizeof(ret->point), "%s", template_now(m));
-	if (usual < m->conf.blanks)
-		return true;
-	for (size_t i = 0; m->n_blanks - usual < BLANKS_SIZED &&
-	                   sizes_recent(m, i, &ret->like.vcpus, &ret->like.mem_mb, ret->point);
-	     i++)
-		if (!count(m, ret->like.vcpus, ret->like.mem_mb))
-			return true;
-	return false;
+	return m->n_blanks < BLANKS_MAX && demand_next(m->demand, AHEAD_BLANK, 0, clock_ms());
 }
 
-/* One of a size that nobody uses any more; false: none. */
+static bool needed(struct vmm *m, struct need *ret) REQUIRES(&m->lock)
+{
+	const struct demand_key *k;
+
+	*ret = (struct need){ 0 };
+	if (!blank_wanted(m))
+		return false;
+	k = demand_next(m->demand, AHEAD_BLANK, 0, clock_ms());
+	if (sscanf(k->name, "%ux%u", &ret->like.vcpus, &ret->like.mem_mb) != 2)
+		return false;
+	if (ret->like.vcpus == m->conf.vcpus && ret->like.mem_mb == m->conf.mem_mb)
+		snprintf(ret->point, sizeof(ret->point), "%s", template_now(m));
+	else
+		size_point(m, ret->like.vcpus, ret->like.mem_mb, ret->point);
+	return true;
+}
+
+/* One more than there should be; false: none. */
 static bool stale(struct vmm *m, struct blank *ret) REQUIRES(&m->lock)
 {
 	for (size_t i = 0; i < m->n_blanks; i++) {
 		const struct blank *b = &m->blanks[i];
-		bool keep = b->vcpus == m->conf.vcpus && b->mem_mb == m->conf.mem_mb;
-		uint32_t vcpus, mem_mb;
-		char point[ID_SIZE];
+		char size[ID_SIZE];
 
-		for (size_t k = 0; !keep && sizes_recent(m, k, &vcpus, &mem_mb, point); k++)
-			keep = b->vcpus == vcpus && b->mem_mb == mem_mb;
-		if (keep)
+		demand_size(b->vcpus, b->mem_mb, size);
+		if (count(m, b->vcpus, b->mem_mb) <=
+		    demand_want(m->demand, AHEAD_BLANK, size, clock_ms()))
 			continue;
-		*ret = m->blanks[i];
-		m->blanks[i] = m->blanks[--m->n_blanks];
+		take_out(m, i, ret);
 		return true;
 	}
 	return false;
@@ -195,7 +218,7 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, struct need *re
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
 		if (!needed(m, ret))
-			wait = LOOK_EVERY_MS; /* sizes go out of use by themselves */
+			wait = LOOK_EVERY_MS; /* what is wanted fades by itself */
 		vmm_at_work(m, &m->making_blank, !wait || *ret_is_stale);
 		if (!wait || *ret_is_stale)
 			return true;
@@ -228,7 +251,10 @@ void *blank_main(void *arg)
 	bool old;
 
 	while (wait_for_need(m, not_before, &need, &s, &old)) {
+		uint64_t began = clock_ms();
+		struct priv_vm_stats st;
 		struct err err = { 0 };
+		char size[ID_SIZE];
 
 		if (old) {
 			blank_end(m, &s);
@@ -241,8 +267,14 @@ void *blank_main(void *arg)
 			continue;
 		}
 		prepare_disk(m, &s, need.point);
+		if (privc_vm_stats(m->priv, s.instance, &st, NULL) < 0)
+			st.private_bytes = 0;
+		demand_size(s.vcpus, s.mem_mb, size);
 		mutex_lock(&m->lock);
 		m->blanks[m->n_blanks++] = s; /* only this thread adds */
+		demand_have(m->demand, AHEAD_BLANK, size, 1);
+		demand_made(m->demand, AHEAD_BLANK, size, (uint32_t)(st.private_bytes >> 20),
+		            (uint32_t)(clock_ms() - began));
 		cond_broadcast(&m->cond);
 		mutex_unlock(&m->lock);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm/blank.h - processes that are no VM yet, and those that are to be ended; see blank.c, debt.c */
+/* vm/blank.h - processes that are no VM yet, and those that are to be ended; see blank.c, seed.c,
+ * debt.c */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +10,7 @@
 #include "privc/privc.h"
 
 struct machine;
+struct vm;
 
 /* A machine to be ended ("": none) and then a slot to be freed (-1: none): debt.c. */
 struct debt {
@@ -23,4 +25,12 @@ struct blank {
 	char instance[ID_SIZE];
 	uint32_t vcpus, mem_mb;
 	bool ahead; /* started ahead of need */
+};
+
+/* A warm process that VMs are forked from. */
+struct seed {
+	struct vm *vm;       /* owned; NULL: none; changed under both locks, read under either */
+	char point[ID_SIZE]; /* likewise: what it was frozen into */
+	bool lost;           /* its process has ended; m->lock */
+	bool tried;          /* its first fork was good; m->lock */
 };

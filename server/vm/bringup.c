@@ -161,7 +161,7 @@ static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, s
 		                    .seed = b->seed,
 		                    .boot = !b->point };
 	struct blank s;
-	int r = blank_take(vm->m, &sp, &s, err);
+	int r = blank_take(vm->m, &sp, /* waited_for= */ !b->ahead, &s, err);
 
 	if (r < 0)
 		return r;
@@ -268,6 +268,7 @@ static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 	if (counts)
 		vmm_start_begin(vm->m);
 	vm->row.info.generation++;
+	vm->idle_since_ms = 0;
 	r = start_machine(vm, b, err);
 	t_start = clock_us();
 	if (r == 0)

@@ -21,7 +21,7 @@
 #include "vm/elsewhere.h"
 #include "vm/stored.h"
 
-static bool has_nodes(struct vmm *m)
+bool elsewhere_any(struct vmm *m)
 {
 	return *store_node_id(m->store);
 }
@@ -45,7 +45,7 @@ bool vmm_has(struct vmm *m, const char *id)
 
 bool elsewhere_get(struct vmm *m, const char *account, const char *id, struct store_vm *ret)
 {
-	return has_nodes(m) && store_vm_get(m->store, id, ret, NULL) == 0 &&
+	return elsewhere_any(m) && store_vm_get(m->store, id, ret, NULL) == 0 &&
 	       strcmp(ret->node, store_node_id(m->store)) != 0 &&
 	       (!account || strcmp(ret->info.account, account) == 0);
 }
@@ -82,7 +82,7 @@ int elsewhere_append(struct vmm *m, const char *account, struct vm_info **v, siz
 	autofree struct store_vm *rows = NULL;
 	struct vm_info *more;
 	size_t k = 0;
-	int r = has_nodes(m) ? store_vm_list_elsewhere(m->store, account, &rows, &k, err) : 0;
+	int r = elsewhere_any(m) ? store_vm_list_elsewhere(m->store, account, &rows, &k, err) : 0;
 
 	if (r < 0 || k == 0)
 		return MIN(r, 0);
@@ -100,7 +100,7 @@ int elsewhere_usage(struct vmm *m, const char *account, struct vm_quota *q, stru
 	struct vm_quota there = { 0 };
 	int r;
 
-	if (!has_nodes(m))
+	if (!elsewhere_any(m))
 		return 0;
 	if ((r = store_usage_elsewhere(m->store, account, &there, err)) < 0)
 		return r;
@@ -146,7 +146,7 @@ int elsewhere_come_back(struct vm *vm, struct err *err)
 	struct store_vm *row = &vm->row;
 	int r;
 
-	if (!has_nodes(vm->m) || row->info.state != VM_LOST || row->epoch <= 1 ||
+	if (!elsewhere_any(vm->m) || row->info.state != VM_LOST || row->epoch <= 1 ||
 	    !has_disk(vm->m, row))
 		return 0;
 	vm_log(vm, LOG_LV_WARN, "was lost with its node, which is back: stopped, the disk is kept");

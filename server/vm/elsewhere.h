@@ -22,6 +22,8 @@ bool elsewhere_get(struct vmm *m, const char *account, const char *id, struct st
 int elsewhere_error(struct vmm *m, const char *account, const char *id, int r, struct err *err);
 /* At rest, and nobody's: the next use claims it. */
 bool elsewhere_rests(struct vmm *m, const char *account, const char *id, struct vm_info *ret);
+/* May some VMs be on other nodes? */
+bool elsewhere_any(struct vmm *m);
 int elsewhere_append(struct vmm *m, const char *account, struct vm_info **v, size_t *n,
                      struct err *err);
 /* Adds to q what the account has there. */

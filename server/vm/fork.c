@@ -22,8 +22,9 @@
 #include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
-#define FORK_THREADS 8 /* thaws at once */
-#define TRIES 2        /* of a child whose machine is lost */
+#define FORK_THREADS 8     /* thaws at once */
+#define TRIES 2            /* of a child whose machine is lost */
+#define NAMES_WINDOW 2048u /* numbers that are looked at together */
 
 struct child {
 	struct vm *vm; /* owned */
@@ -108,29 +109,42 @@ static void fork_name(const struct fork_job *job, unsigned number, char ret[VM_N
 	snprintf(ret, VM_NAME_MAX, "%.*s%s", VM_NAME_MAX - 1 - n, job->parent.info.name, tail);
 }
 
-/* Does a VM of the account have the name of the parent's fork of that number? */
-static bool is_taken(struct fork_job *job, unsigned number) REQUIRES(&job->m->lock)
+/* Which of the NAMES_WINDOW numbers after that one are in names of the account's VMs: one look at
+ * each VM, however many forks there are. */
+static void find_taken(struct fork_job *job, unsigned after, bool ret[NAMES_WINDOW])
+        REQUIRES(&job->m->lock)
 {
-	char name[VM_NAME_MAX];
-
-	fork_name(job, number, name);
+	memset(ret, 0, NAMES_WINDOW * sizeof(*ret));
 	for (const struct vm *vm = table_first(&job->m->vms, job->parent.info.account); vm;
-	     vm = table_next(vm))
-		if (strcmp(vm->shown.name, name) == 0)
-			return true;
-	return false;
+	     vm = table_next(vm)) {
+		const char *dash = strrchr(vm->shown.name, '-');
+		unsigned long n = dash ? strtoul(dash + 1, NULL, 10) : 0;
+		char name[VM_NAME_MAX];
+
+		if (n <= after || n > (unsigned long)after + NAMES_WINDOW)
+			continue;
+		fork_name(job, (unsigned)n, name);
+		ret[n - after - 1] |= !strcmp(vm->shown.name, name);
+	}
 }
 
 /* Names that no VM of the account has and no other fork of the parent gets; its lock held. */
 static void pick_names(struct fork_job *job, struct vm *parent)
 {
+	bool taken[NAMES_WINDOW];
+	unsigned after = parent->forked;
 	LOCK_SCOPE(&job->m->lock);
 
-	for (unsigned i = 0; i < job->count && *job->parent.info.name; i++) {
-		do
-			parent->forked++;
-		while (is_taken(job, parent->forked));
-		job->children[i].number = parent->forked;
+	if (!*job->parent.info.name)
+		return;
+	find_taken(job, after, taken);
+	for (unsigned i = 0; i < job->count;) {
+		if (parent->forked == after + NAMES_WINDOW) {
+			after = parent->forked;
+			find_taken(job, after, taken);
+		}
+		if (!taken[parent->forked++ - after])
+			job->children[i++].number = parent->forked;
 	}
 }
 

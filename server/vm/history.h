@@ -74,7 +74,7 @@ struct vmm_host {
 	unsigned layers;
 	uint64_t uptime_s;  /* of this server */
 	int64_t newest_ms;  /* wall clock when the newest VM was created; 0: there is none */
-	unsigned pool_want; /* ready VMs of the template that there should be */
+	unsigned pool_want; /* ready VMs that there should be */
 	bool pool_stuck;    /* the last attempt to make one failed, and why: */
 	char pool_why[160];
 	bool kvm_there;     /* /dev/kvm can be opened */

@@ -135,6 +135,8 @@ void host_look(struct vmm *m, struct host_sample *sum)
 	sum->mem_cache = mem.cache;
 	sum->disk_free = disk_free(m->conf.data_dir, &size);
 	LOCK_SCOPE(&m->lock);
+	if (mem.total)
+		demand_spare(m->demand, (uint32_t)MIN(mem.available >> 20, UINT32_MAX - 1));
 	memcpy(h->load, load, sizeof(load));
 	if (h->all_ticks && all > h->all_ticks) {
 		h->cpu = 100.0 * (double)(busy - MIN(h->busy_ticks, busy)) /
@@ -165,6 +167,7 @@ int vmm_host_history(struct vmm *m, struct host_sample **ret, size_t *ret_n, str
 
 void vmm_host(struct vmm *m, struct vmm_host *ret)
 {
+	struct vmm_status ahead = { 0 };
 	uint64_t private, mapped;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -172,14 +175,15 @@ void vmm_host(struct vmm *m, struct vmm_host *ret)
 		                  .uptime_s = (clock_ms() - m->history->began_ms) / 1000,
 		                  .disk_budget = (uint64_t)m->conf.disk_budget_mb << 20,
 		                  .kvm_there = m->priv_info.kvm,
-		                  .slots_max = m->priv_info.slots_max,
-		                  .pool_want = m->conf.pool };
+		                  .slots_max = m->priv_info.slots_max };
 	mutex_lock(&m->lock);
 	ret->cpu = m->history->cpu;
 	memcpy(ret->load, m->history->load, sizeof(ret->load));
 	ret->layer_bytes = m->disk_used;
 	ret->disk_over = m->disk_over;
 	ret->layers = m->n_layer_files;
+	ahead_status(m, &ahead);
+	ret->pool_want = ahead.pool_want;
 	pool_trouble(m, ret->pool_why, sizeof(ret->pool_why));
 	count_vms(m, ret->by_state, &private, &mapped);
 	for (size_t i = 0; i < m->vms.n; i++)

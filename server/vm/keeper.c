@@ -188,11 +188,15 @@ static void look_at(struct vm *vm)
 	struct err err = { 0 };
 	struct vm_info i;
 
-	if (!mutex_trylock(&vm->lock))
+	if (!mutex_trylock(&vm->lock)) {
+		vmm_save_later(vm->m); /* for all we know */
 		return;
+	}
 	vm_copy_info(vm, &i);
-	if (!vm->gone && vm_save(vm, &err) < 0)
+	if (!vm->gone && vm_save(vm, &err) < 0) {
 		vm_log(vm, LOG_LV_WARN, "not written down yet: %s", err.msg);
+		vmm_save_later(vm->m);
+	}
 	if (!vm->gone && is_over(&i)) {
 		expire(vm, &err);
 		vm_copy_info(vm, &i);
@@ -216,10 +220,41 @@ static void look_at(struct vm *vm)
 	mutex_unlock(&vm->lock);
 }
 
+/* Those at rest have nothing to be looked at but their end, and what is not written down yet. */
+static bool wants_a_look(const struct vm_info *i, int64_t now)
+{
+	return (i->state != VM_SUSPENDED && i->state != VM_STOPPED && i->state != VM_LOST) ||
+	       (i->delete_at_ms && now >= i->delete_at_ms);
+}
+
+/* Referenced. NULL: out of memory; next time. */
+static struct vm **to_look_at(struct vmm *m, size_t *ret_n)
+{
+	int64_t now = clock_wall_ms();
+	struct vm **v;
+	bool all;
+	LOCK_SCOPE(&m->lock);
+
+	all = m->some_unsaved;
+	m->some_unsaved = false;
+	v = calloc(m->vms.n ? m->vms.n : 1, sizeof(*v));
+	*ret_n = 0;
+	for (size_t i = 0; v && i < m->vms.n; i++) {
+		struct vm *vm = m->vms.all[i];
+
+		if (!all && !wants_a_look(&vm->shown, now))
+			continue;
+		vm->refs++;
+		v[(*ret_n)++] = vm;
+	}
+	m->some_unsaved |= all && !v;
+	return v;
+}
+
 static void look_at_all(struct vmm *m)
 {
 	size_t n;
-	struct vm **v = vmm_all(m, &n);
+	struct vm **v = to_look_at(m, &n);
 
 	for (size_t i = 0; v && i < n; i++) {
 		look_at(v[i]);

@@ -10,11 +10,10 @@
  * set its clock, hear from its agent, open the gate, write the row. From
  * then on nothing tells it from a VM that was thawed on the spot.
  *
- * Kept ready are a number of VMs of the template and one of each snapshot that
- * is used often, as far as the memory budget goes. The pool is filled when no VM has
- * been started for a moment. Before that moment, and when it is empty, create
- * thaws. A ready VM is in no table and not in the store: after a crash it is a
- * process that nobody knows, and recovery ends it.
+ * How many of which point are kept ready follows from what was asked for lately (demand.c). The
+ * pool is filled when no VM has been started for a moment, with what is of most use first. Before
+ * that moment, and when it is empty, create thaws. A ready VM is in no table and not in the store:
+ * after a crash it is a process that nobody knows, and recovery ends it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,9 +27,7 @@
 #include "vm/vm_internal.h"
 #include "vm/vpc.h"
 
-#define HOT_USES 3           /* creates from a snapshot within HOT_WINDOW_MS make it hot */
-#define HOT_WINDOW_MS 600000 /* and it cools down when none came for as long */
-#define POOL_VM_MB 64        /* counted for one that is being made */
+#define LOOK_EVERY_MS 60000 /* when nothing is wanted: what is, fades */
 
 struct ready {
 	struct vm *vm;             /* owned */
@@ -39,18 +36,9 @@ struct ready {
 	uint64_t private_mb;
 };
 
-struct hot {
-	char point[ID_SIZE];
-	bool eager; /* its first use tells of more, like that of a size's template */
-	unsigned uses;
-	uint64_t last_ms;
-};
-
 struct pool {
 	struct ready *ready[POOL_MAX]; /* owned */
 	size_t n;
-	struct hot hot[POOL_HOT_MAX];
-	size_t n_hot;
 	uint64_t made, given, missed;
 	char why[160]; /* the last attempt to make one failed; "": it did not; m->lock */
 };
@@ -147,7 +135,7 @@ static int ready_make(struct vmm *m, const char *point, struct ready **ret, stru
 		ready_end(m, r);
 		return k;
 	}
-	r->private_mb = POOL_VM_MB;
+	r->private_mb = 0; /* not known */
 	if (privc_vm_stats(m->priv, r->vm->row.info.instance, &st, NULL) == 0)
 		r->private_mb = (st.private_bytes >> 20) + 1;
 	*ret = r;
@@ -174,119 +162,87 @@ static uint64_t memory(const struct pool *p)
 	return mb;
 }
 
-static bool is_hot(const struct hot *h, uint64_t now)
+/* What VMs of that point are to be made from is not there yet. m->lock held. */
+static bool pending(struct vmm *m, const char *point) REQUIRES(&m->lock)
 {
-	return h->uses >= (h->eager ? 1 : HOT_USES) && now - h->last_ms < HOT_WINDOW_MS;
+	if (!template_is(m, point))
+		return size_own_pending(m, point);
+	return strcmp(m->template_state, "ready") != 0 || own_pending(m, &m->own);
 }
 
-/* The point of which one more should be ready; false: none. m->lock held. */
-static bool wanted(struct vmm *m, char ret_point[ID_SIZE]) REQUIRES(&m->lock)
+bool pool_wanted(struct vmm *m, char ret_point[ID_SIZE])
 {
-	struct pool *p = m->pool;
-	uint64_t now = clock_ms();
+	const struct demand_key *k;
 
-	if (p->n >= POOL_MAX || memory(p) + POOL_VM_MB > m->conf.pool_mem_mb)
+	if (m->pool->n >= POOL_MAX)
 		return false;
-	if (!strcmp(m->template_state, "ready") && !own_pending(m, &m->own) &&
-	    count(p, template_now(m)) < m->conf.pool) {
-		snprintf(ret_point, ID_SIZE, "%s", template_now(m));
-		return true;
-	}
-	for (size_t i = 0; m->conf.pool && i < p->n_hot; i++) {
-		if (!is_hot(&p->hot[i], now) || count(p, p->hot[i].point) ||
-		    size_own_pending(m, p->hot[i].point))
+	ahead_follow(m);
+	for (size_t i = 0; (k = demand_next(m->demand, AHEAD_READY, i, clock_ms())); i++) {
+		if (pending(m, k->name))
 			continue;
-		snprintf(ret_point, ID_SIZE, "%s", p->hot[i].point);
+		snprintf(ret_point, ID_SIZE, "%s", k->name);
 		return true;
 	}
 	return false;
 }
 
-/* A ready VM that is dead, or of a snapshot nobody asks for any more; NULL: none. m->lock held. */
+static struct ready *take_out(struct vmm *m, size_t i) REQUIRES(&m->lock)
+{
+	struct pool *p = m->pool;
+	struct ready *r = p->ready[i];
+
+	p->ready[i] = p->ready[--p->n];
+	demand_have(m->demand, AHEAD_READY, r->point.id, -1);
+	return r;
+}
+
+static bool put_in(struct vmm *m, struct ready *r) REQUIRES(&m->lock)
+{
+	struct pool *p = m->pool;
+
+	if (p->n == POOL_MAX)
+		return false;
+	p->ready[p->n++] = r;
+	demand_have(m->demand, AHEAD_READY, r->point.id, 1);
+	return true;
+}
+
+/* A ready VM that is dead, or one more than there should be; NULL: none. m->lock held. */
 static struct ready *stale(struct vmm *m) REQUIRES(&m->lock)
 {
 	struct pool *p = m->pool;
 	uint64_t now = clock_ms();
 
+	ahead_follow(m);
 	for (size_t i = 0; i < p->n; i++) {
-		struct ready *r = p->ready[i];
-		bool keep = !strcmp(r->point.id, template_now(m)) &&
-		            count(p, r->point.id) <= m->conf.pool;
+		const struct ready *r = p->ready[i];
 
-		for (size_t k = 0; !keep && k < p->n_hot; k++)
-			keep = !strcmp(p->hot[k].point, r->point.id) && is_hot(&p->hot[k], now);
-		if (keep && machine_alive(r->vm->machine))
-			continue;
-		p->ready[i] = p->ready[--p->n];
-		return r;
+		if (!machine_alive(r->vm->machine) ||
+		    count(p, r->point.id) > demand_want(m->demand, AHEAD_READY, r->point.id, now))
+			return take_out(m, i);
 	}
 	return NULL;
 }
 
-/* Counts a create from that point. */
-static void note_use(struct vmm *m, const char *point, bool eager) REQUIRES(&m->lock)
-{
-	struct pool *p = m->pool;
-	uint64_t now = clock_ms();
-	struct hot *h = NULL;
-
-	for (size_t i = 0; i < p->n_hot && !h; i++)
-		if (!strcmp(p->hot[i].point, point))
-			h = &p->hot[i];
-	if (!h && p->n_hot < POOL_HOT_MAX) {
-		h = &p->hot[p->n_hot++];
-		*h = (struct hot){ 0 };
-	}
-	for (size_t i = 0; !h && i < p->n_hot; i++)
-		if (now - p->hot[i].last_ms >= HOT_WINDOW_MS)
-			h = &p->hot[i];
-	if (!h)
-		return; /* more snapshots in use than can be counted: the ones known stay */
-	if (strcmp(h->point, point) != 0 || now - h->last_ms >= HOT_WINDOW_MS) {
-		*h = (struct hot){ 0 };
-		snprintf(h->point, sizeof(h->point), "%s", point);
-	}
-	h->uses++;
-	h->eager |= eager || size_is_template(m, point);
-	h->last_ms = now;
-}
-
 void pool_forget(struct vmm *m, const char *point)
 {
-	struct pool *p = m->pool;
 	LOCK_SCOPE(&m->lock);
 
-	for (size_t i = 0; i < p->n_hot; i++)
-		if (!strcmp(p->hot[i].point, point))
-			p->hot[i].uses = 0; /* stale() does the rest */
+	demand_forget(m->demand, point); /* stale() does the rest */
 	cond_broadcast(&m->cond);
-}
-
-void pool_rename(struct vmm *m, const char *from, const char *to)
-{
-	struct pool *p = m->pool;
-
-	for (size_t i = 0; p && i < p->n_hot; i++)
-		if (!strcmp(p->hot[i].point, from))
-			snprintf(p->hot[i].point, ID_SIZE, "%s", to);
 }
 
 /* ---- handing one over ---- */
 
-static struct ready *pop(struct vmm *m, const char *point, bool eager)
+static struct ready *pop(struct vmm *m, const char *point)
 {
 	struct pool *p = m->pool;
 	struct ready *r = NULL;
 	LOCK_SCOPE(&m->lock);
 
-	if (!template_is(m, point))
-		note_use(m, point, eager);
-	for (size_t i = 0; i < p->n && !r; i++) {
-		if (strcmp(p->ready[i]->point.id, point) != 0)
-			continue;
-		r = p->ready[i];
-		p->ready[i] = p->ready[--p->n];
-	}
+	for (size_t i = 0; i < p->n && !r; i++)
+		if (!strcmp(p->ready[i]->point.id, point))
+			r = take_out(m, i);
 	p->given += r != NULL;
 	p->missed += !r;
 	cond_broadcast(&m->cond);
@@ -296,14 +252,13 @@ static struct ready *pop(struct vmm *m, const char *point, bool eager)
 /* Not handed over after all: it is as ready as before, if there is still room for it. */
 static void push_back(struct vmm *m, struct ready *r)
 {
-	struct pool *p = m->pool;
+	bool kept;
 
 	mutex_lock(&m->lock);
-	p->given--;
-	if (p->n < POOL_MAX && !m->stopping)
-		p->ready[p->n++] = TAKE_PTR(r);
+	m->pool->given--;
+	kept = !m->stopping && put_in(m, r);
 	mutex_unlock(&m->lock);
-	if (r)
+	if (!kept)
 		ready_end(m, r);
 }
 
@@ -335,7 +290,8 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	/* Asked before one is taken: a request for what there is not concerns none of them. */
 	if (o->nic && (r = vpc_find(m, o->nic->account, o->nic->vpc, &vpc, err)) < 0)
 		return r;
-	while ((rd = pop(m, point, o->eager))) {
+	ahead_asked(m, o->account, point, o->eager);
+	while ((rd = pop(m, point))) {
 		if ((r = quota_hold_vm(m, &rd->vm->row.info, o->account, err)) < 0) {
 			push_back(m, rd);
 			return r;
@@ -400,8 +356,8 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 		}
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
-		if (!wanted(m, ret_point))
-			wait = HOT_WINDOW_MS / 10;
+		if (!pool_wanted(m, ret_point))
+			wait = LOOK_EVERY_MS;
 		if (!wait) {
 			vmm_at_work(m, &m->making_ready, true);
 			return true;
@@ -428,8 +384,10 @@ void *pool_main(void *arg)
 	struct ready *old;
 
 	while (wait_for_need(m, not_before, point, &old)) {
+		uint64_t began = clock_ms();
 		struct ready *rd = NULL;
 		struct err err = { 0 };
+		bool kept;
 
 		if (old) {
 			ready_end(m, old);
@@ -447,11 +405,12 @@ void *pool_main(void *arg)
 		mutex_lock(&m->lock);
 		p->made++;
 		p->why[0] = '\0';
-		if (p->n < POOL_MAX)
-			p->ready[p->n++] = TAKE_PTR(rd);
+		kept = put_in(m, rd);
+		demand_made(m->demand, AHEAD_READY, point, (uint32_t)rd->private_mb,
+		            (uint32_t)(clock_ms() - began) + m->t.quiet);
 		cond_broadcast(&m->cond);
 		mutex_unlock(&m->lock);
-		if (rd) /* another one was put back meanwhile */
+		if (!kept) /* others were put back meanwhile */
 			ready_end(m, rd);
 	}
 	return NULL;

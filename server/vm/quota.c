@@ -2,8 +2,8 @@
 /*
  * quota.c - how much an account may have
  *
- * What an account has is never counted along, so it cannot drift: it is what the table of VMs shows
- * (starting VMs included) and the store's snapshots, at the moment of the question. Whoever makes
+ * What an account has is what the table of VMs shows (starting VMs included; counted there as they
+ * change, table.h) and the store's snapshots, at the moment of the question. Whoever makes
  * something asks and makes it visible while holding m->quota, so calls that run at the same
  * time cannot both take the last place:
  *
@@ -55,13 +55,9 @@ static int64_t *dim(struct vm_quota *q, size_t i)
 	return (int64_t *)(void *)((char *)q + dims[i].off);
 }
 
-static bool has_process(enum vm_state s)
-{
-	return s == VM_STARTING || s == VM_RUNNING || s == VM_SUSPENDING || s == VM_BUILDING;
-}
-
 int vmm_usage(struct vmm *m, const char *account, struct vm_quota *ret, struct err *err)
 {
+	const struct vm_quota *here;
 	struct vm_quota q = { 0 };
 	int n = store_snapshot_count(m->store, account, err);
 
@@ -72,17 +68,9 @@ int vmm_usage(struct vmm *m, const char *account, struct vm_quota *ret, struct e
 	if (n < 0)
 		return n;
 	LOCK_SCOPE(&m->lock);
-	for (const struct vm *vm = table_first(&m->vms, account); vm; vm = table_next(vm)) {
-		const struct vm_info *v = &vm->shown;
-
-		q.vms++;
-		q.disk_mb += v->disk_mb;
-		if (!has_process(v->state))
-			continue;
-		q.running++;
-		q.vcpus += v->vcpus;
-		q.mem_mb += v->mem_mb;
-	}
+	here = &table_tally(&m->vms, account)->sum;
+	for (size_t k = 0; k < ARRAY_SIZE(dims); k++)
+		*dim(&q, k) += *dim((struct vm_quota *)here, k);
 	for (size_t i = 0; i < m->n_held; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(dims); k++)
 			if (strcmp(m->held[i].account, account) == 0)

@@ -30,11 +30,30 @@ void reaper_wake(struct vmm *m)
 		log_warn("the reaper was not told: %s, ignoring", err_name(errno));
 }
 
+void reaper_forget(struct vm *vm)
+{
+	if (!vm->watched_link)
+		return;
+	*vm->watched_link = vm->watched_next;
+	if (vm->watched_next)
+		vm->watched_next->watched_link = vm->watched_link;
+	vm->watched_next = NULL;
+	vm->watched_link = NULL;
+	vm->m->n_watched--;
+}
+
 void reaper_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
 
 	mutex_lock(&m->lock);
+	reaper_forget(vm);
+	vm->watched_next = m->watched;
+	vm->watched_link = &m->watched;
+	if (m->watched)
+		m->watched->watched_link = &vm->watched_next;
+	m->watched = vm;
+	m->n_watched++;
 	vm->reaper_fd = machine_proc(vm->machine)->pidfd;
 	vm->lost_process = false;
 	mutex_unlock(&m->lock);
@@ -45,6 +64,7 @@ void reaper_remove(struct vm *vm)
 {
 	LOCK_SCOPE(&vm->m->lock);
 
+	reaper_forget(vm);
 	vm->reaper_fd = -1;
 }
 
@@ -219,18 +239,17 @@ void *reaper_main(void *arg)
 			mutex_unlock(&m->lock);
 			break;
 		}
-		if ((!p || !who || cap < m->vms.n + 1) && !grow(&p, &who, &cap, m->vms.n + 64)) {
+		if ((!p || !who || cap < m->n_watched + 1) &&
+		    !grow(&p, &who, &cap, m->n_watched + 64)) {
 			mutex_unlock(&m->lock);
 			log_warn("wait for processes: out of memory; tried again in a moment");
 			poll(NULL, 0, RETRY_MS);
 			continue;
 		}
 		p[0] = (struct pollfd){ .fd = m->wake_pipe[0], .events = POLLIN };
-		for (size_t i = 0; i < m->vms.n; i++) {
-			struct vm *vm = m->vms.all[i];
-
-			if (vm->reaper_fd < 0 || vm->lost_process)
-				continue;
+		for (struct vm *vm = m->watched; vm; vm = vm->watched_next) {
+			if (!vm->place.owner || vm->reaper_fd < 0 || vm->lost_process)
+				continue; /* not in the table yet: reaper_wake() will come */
 			vm->refs++;
 			who[n] = vm;
 			p[n++] = (struct pollfd){ .fd = vm->reaper_fd, .events = POLLIN };

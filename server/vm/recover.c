@@ -22,6 +22,7 @@
 #include "net/gate.h"
 #include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
+#include "wire/priv.h"
 
 #define ADOPT_THREADS 64 /* VMs taken up at once */
 
@@ -206,16 +207,21 @@ static int settle_vms(struct vmm *m, struct err *err)
 
 static int free_slots(struct vmm *m, struct err *err)
 {
+	bool of_vm[PRIV_SLOTS_LIMIT] = { 0 };
 	autofree uint32_t *taken = NULL;
 	size_t n = 0;
 	int r = privc_slots_taken(m->priv, &taken, &n, err);
 
 	mutex_unshared(&m->lock);
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		bool used = false;
+	for (size_t i = 0; i < m->vms.n; i++) {
+		const struct vm *vm = m->vms.all[i];
 
-		for (size_t k = 0; k < m->vms.n && !used; k++)
-			used = m->vms.all[k]->has_slot && m->vms.all[k]->slot.idx == taken[i];
+		if (vm->has_slot && vm->slot.idx < PRIV_SLOTS_LIMIT)
+			of_vm[vm->slot.idx] = true;
+	}
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		bool used = taken[i] < PRIV_SLOTS_LIMIT && of_vm[taken[i]];
+
 		for (size_t k = 0; k < m->n_debts && !used; k++)
 			used = m->debts[k].slot == (int)taken[i];
 		if (!used && privc_slot_free(m->priv, taken[i], NULL) < 0)
@@ -238,9 +244,10 @@ static int file_known(struct vmm *m, const char *dir, const char *name, struct e
 
 	snprintf(id, sizeof(id), "%.40s", name);
 	mutex_unshared(&m->lock);
-	for (size_t i = 0; i < m->vms.n; i++)
-		if (!strcmp(m->vms.all[i]->owed.id, name) ||
-		    (m->vms.all[i]->machine && !strcmp(m->vms.all[i]->row.info.instance, name)))
+	/* Only VMs that run have a directory, or a layer that the store has not heard of. */
+	for (const struct vm *vm = m->watched; vm; vm = vm->watched_next)
+		if (!strcmp(vm->owed.id, name) ||
+		    (vm->machine && !strcmp(vm->row.info.instance, name)))
 			return 1;
 	if (!strcmp(dir, "layers"))
 		return known(store_layer_get(m->store, id, &l, err));

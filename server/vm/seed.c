@@ -9,7 +9,7 @@
  * there (engine/fork.c); else, and whenever that fails, the ordinary thaw, of the same point. So
  * nothing depends on it: not on whether the host can do it, nor on the seed's life.
  *
- * The default size has one, and sizes that were used lately, as many as are allowed.
+ * Which sizes have one follows from what was asked for lately (demand.c).
  *
  * A seed is in no table and not in the store: after a crash it is a process that nobody knows,
  * and recovery ends it. Its first fork is a trial that nobody gets: only a seed that has passed it
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "guest/guest_code.h"
 #include "vm/seed.h"
 #include "vm/sizes.h"
@@ -55,25 +56,18 @@ static struct seed *find(struct vmm *m, uint32_t vcpus, uint32_t mem_mb)
 	return NULL;
 }
 
-static bool is_default(const struct vmm *m, uint32_t vcpus, uint32_t mem_mb)
-{
-	return vcpus == m->conf.vcpus && mem_mb == m->conf.mem_mb;
-}
-
 static bool usable(const struct seed *s)
 {
 	return s && !s->lost && machine_alive(s->vm->machine);
 }
 
-/* The default size has a place of its own. */
+/* By what VMs were asked for lately (demand.c). */
 bool seed_wanted(struct vmm *m, uint32_t vcpus, uint32_t mem_mb)
 {
-	size_t others = 0;
+	char size[ID_SIZE];
 
-	for (size_t i = 0; i < SEEDS_MAX; i++)
-		others += m->seeds[i].vm && !of_size(&m->seeds[i], m->conf.vcpus, m->conf.mem_mb);
-	return seeds_on(m) && (is_default(m, vcpus, mem_mb) || find(m, vcpus, mem_mb) ||
-	                       others + 1 < m->conf.seeds);
+	demand_size(vcpus, mem_mb, size);
+	return seeds_on(m) && demand_want(m->demand, AHEAD_SEED, size, clock_ms());
 }
 
 bool seed_lacking(struct vmm *m, uint32_t vcpus, uint32_t mem_mb)
@@ -98,22 +92,12 @@ bool seed_on_trial(struct vmm *m, uint32_t vcpus, uint32_t mem_mb)
 	return s && !s->tried && seeds_on(m);
 }
 
-static bool in_use(struct vmm *m, const struct vm_info *i)
-{
-	if (is_default(m, i->vcpus, i->mem_mb))
-		return true;
-	for (size_t k = 0; k < m->sizes->n; k++)
-		if (m->sizes->s[k].vcpus == i->vcpus && m->sizes->s[k].mem_mb == i->mem_mb)
-			return size_recent(&m->sizes->s[k]);
-	return false;
-}
-
 bool seed_useless(struct vmm *m, uint32_t *ret_vcpus, uint32_t *ret_mem_mb)
 {
 	for (size_t i = 0; i < SEEDS_MAX; i++) {
 		const struct vm *vm = m->seeds[i].vm;
 
-		if (!vm || (seeds_on(m) && in_use(m, &vm->row.info)))
+		if (!vm || seed_wanted(m, vm->row.info.vcpus, vm->row.info.mem_mb))
 			continue;
 		*ret_vcpus = vm->row.info.vcpus;
 		*ret_mem_mb = vm->row.info.mem_mb;
@@ -150,6 +134,7 @@ static bool replace(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct vm *v
 {
 	struct vm *old = NULL;
 	struct seed *s;
+	char size[ID_SIZE];
 
 	rwlock_wrlock(&m->seed_lock);
 	mutex_lock(&m->lock);
@@ -161,6 +146,8 @@ static bool replace(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct vm *v
 		old = s->vm;
 		*s = (struct seed){ .vm = vm };
 		snprintf(s->point, sizeof(s->point), "%s", point);
+		demand_size(vcpus, mem_mb, size);
+		demand_have(m->demand, AHEAD_SEED, size, (vm != NULL) - (old != NULL));
 	}
 	cond_broadcast(&m->cond);
 	mutex_unlock(&m->lock);
@@ -172,7 +159,9 @@ static bool replace(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct vm *v
 
 int seed_set(struct vmm *m, struct vm *vm, const char *point, struct err *err)
 {
+	struct priv_vm_stats st;
 	struct engine_point p;
+	char size[ID_SIZE];
 	int r = point_take(m, point, &p, err);
 
 	if (r < 0)
@@ -183,6 +172,12 @@ int seed_set(struct vmm *m, struct vm *vm, const char *point, struct err *err)
 		return r;
 	if (!replace(m, vm->row.info.vcpus, vm->row.info.mem_mb, vm, point))
 		return err_set(err, -EBUSY, "there are %u seeds already", SEEDS_MAX);
+	if (privc_vm_stats(m->priv, vm->row.info.instance, &st, NULL) == 0) {
+		LOCK_SCOPE(&m->lock);
+
+		demand_size(vm->row.info.vcpus, vm->row.info.mem_mb, size);
+		demand_made(m->demand, AHEAD_SEED, size, (uint32_t)(st.private_bytes >> 20), 0);
+	}
 	return 0;
 }
 

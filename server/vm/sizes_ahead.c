@@ -117,14 +117,20 @@ void *sizes_main(void *arg)
 
 /* ---- for others of this folder; m->lock held ---- */
 
-bool size_is_template(const struct vmm *m, const char *point)
+bool size_of_point(const struct vmm *m, const char *point, uint32_t *ret_vcpus,
+                   uint32_t *ret_mem_mb)
 {
 	const struct sizes *z = m->sizes;
 
-	for (size_t i = 0; i < z->n; i++)
-		if (*z->s[i].point &&
-		    (!strcmp(z->s[i].point, point) || !strcmp(z->s[i].own.point, point)))
-			return true;
+	for (size_t i = 0; i < z->n; i++) {
+		const struct size *s = &z->s[i];
+
+		if (!*s->point || (strcmp(s->point, point) && strcmp(s->own.point, point)))
+			continue;
+		*ret_vcpus = s->vcpus;
+		*ret_mem_mb = s->mem_mb;
+		return true;
+	}
 	return false;
 }
 
@@ -144,22 +150,15 @@ bool size_recent(const struct size *s)
 	return s->state == SIZE_READY && s->used_ms && clock_ms() - s->used_ms <= SIZE_RECENT_MS;
 }
 
-bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
-                  char ret_point[ID_SIZE])
+void size_point(const struct vmm *m, uint32_t vcpus, uint32_t mem_mb, char ret_point[ID_SIZE])
 {
 	const struct sizes *z = m->sizes;
 
-	for (size_t i = 0; i < z->n; i++) {
-		const struct size *s = &z->s[i];
-
-		if (!size_recent(s) || nth--)
-			continue;
-		*ret_vcpus = s->vcpus;
-		*ret_mem_mb = s->mem_mb;
-		snprintf(ret_point, ID_SIZE, "%s", own_or(&s->own, s->point));
-		return true;
-	}
-	return false;
+	ret_point[0] = '\0';
+	for (size_t i = 0; i < z->n; i++)
+		if (z->s[i].vcpus == vcpus && z->s[i].mem_mb == mem_mb &&
+		    z->s[i].state == SIZE_READY)
+			snprintf(ret_point, ID_SIZE, "%s", own_or(&z->s[i].own, z->s[i].point));
 }
 
 void sizes_status(const struct vmm *m, struct vmm_status *ret)

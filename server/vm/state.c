@@ -152,6 +152,8 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		else
 			vm->owed.id[0] = '\0';
 		vm->unsaved = r < 0;
+		if (r < 0)
+			vmm_save_later(vm->m);
 	}
 	entered(vm, &row.info);
 	return 0;
@@ -167,7 +169,15 @@ void vm_enter_unsaved(struct vm *vm, enum vm_state next)
 	entered(vm, &row.info);
 	vm->stored = stored;
 	vm->unsaved = true;
+	vmm_save_later(vm->m);
 	vmm_collect_soon(vm->m); /* the keeper */
+}
+
+void vmm_save_later(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+
+	m->some_unsaved = true;
 }
 
 int vm_save(struct vm *vm, struct err *err)

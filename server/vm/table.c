@@ -15,6 +15,7 @@ struct vm_owner {
 	struct vm_owner *next; /* of its chain */
 	struct vm *first, *last;
 	size_t n;
+	struct vm_tally tally;
 };
 
 /* Ids and accounts are made by the server: nobody can aim at a chain. */
@@ -80,6 +81,51 @@ static struct vm_owner *owner_of(const struct vm_table *t, const char *account)
 	return o;
 }
 
+static bool has_process(enum vm_state s)
+{
+	return s == VM_STARTING || s == VM_RUNNING || s == VM_SUSPENDING || s == VM_BUILDING;
+}
+
+static void count(struct vm_tally *c, const struct vm_info *i, int by)
+{
+	int running = has_process(i->state) ? by : 0;
+
+	c->by_state[i->state] += (size_t)by;
+	c->sum.vms += by;
+	c->sum.running += running;
+	c->sum.vcpus += (int64_t)i->vcpus * running;
+	c->sum.mem_mb += (int64_t)i->mem_mb * running;
+	c->sum.disk_mb += (int64_t)i->disk_mb * by;
+}
+
+static bool is_older(const struct vm_info *a, const struct vm_info *b)
+{
+	return a->created_ms != b->created_ms ? a->created_ms < b->created_ms
+	                                      : strcmp(a->id, b->id) > 0;
+}
+
+/* Nearly always the newest: then it is at its place at once. */
+static void link_in(struct vm_owner *o, struct vm *vm)
+{
+	struct vm *after = o->last, **to, **back;
+
+	while (after && is_older(&vm->shown, &after->shown))
+		after = after->place.prev;
+	to = after ? &after->place.next : &o->first;
+	back = *to ? &(*to)->place.prev : &o->last;
+	vm->place.prev = after;
+	vm->place.next = *to;
+	*to = *back = vm;
+}
+
+static void link_out(struct vm_owner *o, const struct vm *vm)
+{
+	const struct vm_place *p = &vm->place;
+
+	*(p->prev ? &p->prev->place.next : &o->first) = p->next;
+	*(p->next ? &p->next->place.prev : &o->last) = p->prev;
+}
+
 int table_add(struct vm_table *t, struct vm *vm)
 {
 	struct vm **ids;
@@ -101,31 +147,23 @@ int table_add(struct vm_table *t, struct vm *vm)
 		t->n_owners++;
 	}
 	ids = &t->ids[chain(t, vm->shown.id)];
-	vm->place = (struct vm_place){ .at = t->n, .next_id = *ids, .prev = o->last, .owner = o };
+	vm->place = (struct vm_place){ .at = t->n, .next_id = *ids, .owner = o };
 	*ids = vm;
 	t->all[t->n++] = vm;
-	if (o->last)
-		o->last->place.next = vm;
-	else
-		o->first = vm;
-	o->last = vm;
+	link_in(o, vm);
 	o->n++;
+	count(&o->tally, &vm->shown, 1);
+	count(&t->tally, &vm->shown, 1);
 	return 0;
 }
 
 static void owner_leave(struct vm_table *t, struct vm *vm)
 {
-	struct vm_place *p = &vm->place;
-	struct vm_owner *o = p->owner, **link = &t->owners[chain(t, o->account)];
+	struct vm_owner *o = vm->place.owner, **link = &t->owners[chain(t, o->account)];
 
-	if (p->prev)
-		p->prev->place.next = p->next;
-	else
-		o->first = p->next;
-	if (p->next)
-		p->next->place.prev = p->prev;
-	else
-		o->last = p->prev;
+	link_out(o, vm);
+	count(&o->tally, &vm->shown, -1);
+	count(&t->tally, &vm->shown, -1);
 	if (--o->n)
 		return;
 	while (*link != o)
@@ -146,6 +184,26 @@ void table_remove(struct vm_table *t, struct vm *vm)
 	t->all[vm->place.at] = last;
 	last->place.at = vm->place.at;
 	vm->place = (struct vm_place){ 0 };
+}
+
+void table_show(struct vm_table *t, struct vm *vm, const struct vm_info *info)
+{
+	struct vm_owner *o = vm->place.owner;
+	bool moves = vm->shown.created_ms != info->created_ms;
+
+	if (o) {
+		count(&o->tally, &vm->shown, -1);
+		count(&t->tally, &vm->shown, -1);
+		if (moves)
+			link_out(o, vm);
+	}
+	vm->shown = *info;
+	if (o) {
+		count(&o->tally, &vm->shown, 1);
+		count(&t->tally, &vm->shown, 1);
+		if (moves)
+			link_in(o, vm);
+	}
 }
 
 void table_done(struct vm_table *t)
@@ -182,4 +240,52 @@ size_t table_count(const struct vm_table *t, const char *account)
 	const struct vm_owner *o = owner_of(t, account);
 
 	return o ? o->n : 0;
+}
+
+struct vm *table_last(const struct vm_table *t, const char *account)
+{
+	const struct vm_owner *o = owner_of(t, account);
+
+	return o ? o->last : NULL;
+}
+
+struct vm *table_prev(const struct vm *vm)
+{
+	return vm->place.prev;
+}
+
+const struct vm_tally *table_tally(const struct vm_table *t, const char *account)
+{
+	static const struct vm_tally none;
+	const struct vm_owner *o = owner_of(t, account);
+
+	return o ? &o->tally : &none;
+}
+
+static bool owner_is_right(const struct vm_owner *o)
+{
+	const struct vm *before = NULL;
+	struct vm_tally c = { 0 };
+	size_t n = 0;
+
+	for (const struct vm *vm = o->first; vm; before = vm, vm = vm->place.next, n++) {
+		if (vm->place.prev != before || vm->place.owner != o ||
+		    (before && is_older(&vm->shown, &before->shown)))
+			return false;
+		count(&c, &vm->shown, 1);
+	}
+	return o->last == before && o->n == n && !memcmp(&c, &o->tally, sizeof(c));
+}
+
+bool table_is_right(const struct vm_table *t)
+{
+	struct vm_tally c = { 0 };
+	bool right = true;
+
+	for (size_t i = 0; i < t->n_chains; i++)
+		for (const struct vm_owner *o = t->owners[i]; o; o = o->next)
+			right &= owner_is_right(o);
+	for (size_t i = 0; i < t->n; i++)
+		count(&c, &t->all[i]->shown, 1);
+	return right && !memcmp(&c, &t->tally, sizeof(c));
 }

@@ -289,7 +289,7 @@ static int use(struct vmm *m, const struct template_job *j, const struct target 
 	t->own->failures = 0;
 	t->own->bytes = bytes;
 	if (t->size)
-		pool_rename(m, t->shared, point);
+		demand_rename(m->demand, t->shared, point);
 	cond_broadcast(&m->cond);
 	mutex_unlock(&m->lock);
 	sweep(m, j);
@@ -309,7 +309,7 @@ bool own_forget(struct vmm *m, const char *point)
 		memcpy(told, o->told, sizeof(told));
 		own_key(o == &m->own ? m->template_key : size_of(m, o)->key, told, key);
 		if (o != &m->own)
-			pool_rename(m, point, size_of(m, o)->point);
+			demand_rename(m->demand, point, size_of(m, o)->point);
 		*o = (struct own){ 0 };
 		memcpy(o->looked, told, sizeof(told));
 		cond_broadcast(&m->cond);

@@ -80,6 +80,15 @@ int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_i
 /* Newest first. Caller frees. */
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err);
+/*
+ * A part of that, in the same order, without a look at the others; and how many of all are in which
+ * state. False: some may be on other nodes, or there is no memory; vmm_list() has them or says why.
+ */
+struct vm_page {
+	size_t offset, limit;
+};
+bool vmm_page(struct vmm *m, const char *account, const struct vm_page *p, struct vm_info **ret,
+              size_t *ret_n, size_t ret_by_state[VM_STATE_MAX]);
 /* Newest first. Caller frees. */
 int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
                      struct err *err);
@@ -259,10 +268,12 @@ struct vmm_status {
 	unsigned running;
 	uint32_t vcpus, mem_mb, disk_mb;          /* default VM */
 	unsigned pool_ready, pool_mem_mb, blanks; /* made ahead of need */
-	uint64_t pool_given, pool_missed;         /* creates served from the pool, and not */
-	const char *seed;                         /* "off", "making", "ready" */
-	unsigned seeds;                           /* of all sizes, that have passed their trial */
-	uint64_t forked;                          /* VMs that were forked from a seed */
+	unsigned pool_want, blanks_want, seeds_want;
+	unsigned ahead_budget_mb, blanks_mem_mb, seeds_mem_mb;
+	uint64_t pool_given, pool_missed; /* creates served from the pool, and not */
+	const char *seed;                 /* "off", "making", "ready" */
+	unsigned seeds;                   /* of all sizes, that have passed their trial */
+	uint64_t forked;                  /* VMs that were forked from a seed */
 	struct vmm_size_status sizes[SIZES_MAX];
 	size_t n_sizes;
 };

@@ -23,6 +23,7 @@
 #include "privc/privc.h"
 #include "store/store.h"
 #include "vm/blank.h"
+#include "vm/demand.h"
 #include "vm/own.h"
 #include "vm/stage.h"
 #include "vm/table.h"
@@ -63,19 +64,20 @@ struct vm {
 	bool trusts;   /* its guest was given this server's CA since it was started or thawed */
 	bool sited;    /* the same of the site's settings */
 	bool untold;   /* one of them failed */
-	char told[TOLD_SIZE];        /* what this server told when it came up; vm->lock */
-	char told_point[ID_SIZE];    /* the point it was suspended as, and knew that; or "" */
-	struct vm_net net;           /* vm->lock */
-	bool gone;                   /* deleted; vm->lock */
-	bool buried;                 /* the same, for those without the lock; m->lock */
-	bool cancelled;              /* building, and not wanted any more; m->lock */
-	char payer[ACCOUNT_SIZE];    /* building, and in nobody's list: whose its layers are */
-	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
-	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
-	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */
-	uint64_t reaper_pid;         /* for the reaper: m->lock */
-	int reaper_fd;               /* pidfd, weak; -1: none; m->lock */
-	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
+	char told[TOLD_SIZE];     /* what this server told when it came up; vm->lock */
+	char told_point[ID_SIZE]; /* the point it was suspended as, and knew that; or "" */
+	struct vm_net net;        /* vm->lock */
+	bool gone;                /* deleted; vm->lock */
+	bool buried;              /* the same, for those without the lock; m->lock */
+	bool cancelled;           /* building, and not wanted any more; m->lock */
+	char payer[ACCOUNT_SIZE]; /* building, and in nobody's list: whose its layers are */
+	char builds[ID_SIZE];     /* the snapshot that comes out of it, or "" */
+	bool stalled;             /* stopped by QEMU: the disk was full; vm->lock */
+	bool lost_process;        /* QEMU ended by itself: the reaper has it in hand */
+	uint64_t reaper_pid;      /* for the reaper: m->lock */
+	int reaper_fd;            /* pidfd, weak; -1: none; m->lock */
+	struct vm *watched_next, **watched_link; /* in m->watched, while it has one; m->lock */
+	uint64_t idle_bytes;                     /* NIC bytes at the last look; vm->lock */
 	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
 	_Atomic uint64_t touched_ms; /* clock_ms of the last vmm_touch() */
 	uint64_t guest_marks;        /* guest_activity() at the last look; vm->lock */
@@ -99,24 +101,14 @@ struct vm {
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
 #define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
-#define BLANKS_MAX 16      /* blank processes kept */
+#define BLANKS_MAX 64      /* blank processes kept */
 #define SEEDS_MAX 4u       /* sizes that VMs are forked for; 130 MB and more each */
-#define BLANKS_SIZED 4     /* and of other sizes that are in use, one each */
-#define POOL_MAX 32        /* ready VMs kept */
-#define POOL_HOT_MAX 64    /* snapshots whose use is counted */
+#define POOL_MAX 64        /* ready VMs kept */
 
 struct stored;
 struct history;
 struct pool;
 struct sizes;
-
-/* seed.c */
-struct seed {
-	struct vm *vm;       /* owned; NULL: none; changed under both locks, read under either */
-	char point[ID_SIZE]; /* likewise: what it was frozen into */
-	bool lost;           /* its process has ended; m->lock */
-	bool tried;          /* its first fork was good; m->lock */
-};
 
 struct vmm {
 	struct vmm_conf conf;
@@ -162,14 +154,16 @@ struct vmm {
 	char holds[HOLDS_MAX][ID_SIZE] GUARDED_BY(
 	        lock); /* points and layers only a thread knows yet */
 	size_t n_holds GUARDED_BY(lock);
-	struct blank blanks[BLANKS_MAX + BLANKS_SIZED] GUARDED_BY(lock); /* owned; m->lock */
+	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
-	struct pool *pool;       /* owned; what is in it: m->lock */
-	struct sizes *sizes;     /* owned; likewise */
-	struct knocks *knocks;   /* owned: knock.c */
-	struct history *history; /* owned; likewise */
-	struct greet *greet;     /* owned; NULL: none */
-	struct stored *stored;   /* owned: stored.h; NULL: no object store */
+	struct demand *demand;                         /* owned: demand.c; all of it: m->lock */
+	char ahead_template[ID_SIZE] GUARDED_BY(lock); /* what it knows the default template as */
+	struct pool *pool;                             /* owned; what is in it: m->lock */
+	struct sizes *sizes;                           /* owned; likewise */
+	struct knocks *knocks;                         /* owned: knock.c */
+	struct history *history;                       /* owned; likewise */
+	struct greet *greet;                           /* owned; NULL: none */
+	struct stored *stored;                         /* owned: stored.h; NULL: no object store */
 	bool upload_wanted GUARDED_BY(lock), upload_ended GUARDED_BY(lock);
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
@@ -180,6 +174,7 @@ struct vmm {
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
 	bool draining GUARDED_BY(lock);                 /* takes no new VMs */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
+	bool some_unsaved GUARDED_BY(lock);   /* vmm_save_later() */
 	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank, making_size, making_own; /* at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread,
@@ -195,7 +190,9 @@ struct vmm {
 	uint64_t disk_over GUARDED_BY(lock);     /* bytes above what is allowed, at the last look */
 	uint64_t disk_over_ms
 	        GUARDED_BY(lock); /* clock_ms of the last look that found too much; 0: none did */
-	int wake_pipe[2];         /* tells the reaper that its list changed */
+	struct vm *watched GUARDED_BY(lock); /* weak: VMs whose end the reaper waits for */
+	size_t n_watched GUARDED_BY(lock);
+	int wake_pipe[2]; /* tells the reaper that its list changed */
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
@@ -258,6 +255,8 @@ int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size
                    const struct store_note *note, struct err *err);
 /* The machine is gone, and the store cannot be told now: the keeper does it later. */
 void vm_enter_unsaved(struct vm *vm, enum vm_state next);
+/* There may be a VM at rest that the store knows something else of: the keeper looks at all. */
+void vmm_save_later(struct vmm *m);
 /* Tells the store what it does not know yet; fine when that is nothing. */
 int vm_save(struct vm *vm, struct err *err);
 /* How its machine ended, for those who wait for that. */
@@ -427,7 +426,9 @@ void debts_pay(struct vmm *m);                      /* keeper */
 
 /* blank.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */
-int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err);
+int blank_take(struct vmm *m, const struct machine_spawn *like, bool waited_for, struct blank *ret,
+               struct err *err);
+bool blank_wanted(struct vmm *m) REQUIRES(&m->lock); /* one more */
 void blank_end(struct vmm *m, struct blank *s);
 void *blank_main(void *arg);
 /* Around everything that starts a VM: what is made ahead of need waits for quiet. */
@@ -445,6 +446,14 @@ int vm_settle_new(struct vm *vm, const struct vm_create_opts *o, const struct st
 /* Tags and metadata of a new VM, which stay the options'; NULL: there are none. */
 const struct store_note *vm_note_of(const struct vm_create_opts *o, struct store_note *mem);
 
+/* ahead.c: what was asked for lately, and what follows from it */
+int ahead_new(struct vmm *m, struct err *err);
+/* Somebody waits for a VM of that point. */
+void ahead_asked(struct vmm *m, const char *account, const char *point, bool eager);
+/* Default VMs may be made from another point than at the last look. */
+void ahead_follow(struct vmm *m) REQUIRES(&m->lock);
+void ahead_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock);
+
 /* pool.c */
 int pool_new(struct vmm *m, struct err *err);
 /* A ready VM of that point becomes the one asked for; -EAGAIN: there is none. */
@@ -454,9 +463,9 @@ void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
 void seed_status(struct vmm *m, struct vmm_status *ret);                    /* likewise; seed.c */
+/* The point of which one more is to be made ready; false: none. */
+bool pool_wanted(struct vmm *m, char ret_point[ID_SIZE]) REQUIRES(&m->lock);
 /* Why the last attempt to make a VM ready failed; "": it did not. */
-/* VMs that were made from the first will be made from the second. */
-void pool_rename(struct vmm *m, const char *from, const char *to) REQUIRES(&m->lock);
 void pool_trouble(struct vmm *m, char *ret, size_t size) REQUIRES(&m->lock);
 void pool_end(struct vmm *m);
 /* sizes.c: templates of other sizes */
@@ -480,12 +489,14 @@ void sizes_make_way(struct vmm *m); /* somebody waits for a VM: nothing is boote
 void *sizes_main(void *arg);
 void sizes_stop(struct vmm *m); /* none is made any more; fine twice */
 void sizes_end(struct vmm *m);
-bool size_is_template(const struct vmm *m, const char *point) REQUIRES(&m->lock);
+/* It is one: its size. */
+bool size_of_point(const struct vmm *m, const char *point, uint32_t *ret_vcpus,
+                   uint32_t *ret_mem_mb) REQUIRES(&m->lock);
 /* It is one, and what VMs of its size will be thawed from is not there yet. */
 bool size_own_pending(struct vmm *m, const char *point) REQUIRES(&m->lock);
-/* The nth of those that were used lately; false: there are not so many. */
-bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
-                  char ret_point[ID_SIZE]) REQUIRES(&m->lock);
+/* What VMs of that size are thawed from; "": nothing yet. */
+void size_point(const struct vmm *m, uint32_t vcpus, uint32_t mem_mb, char ret_point[ID_SIZE])
+        REQUIRES(&m->lock);
 void sizes_status(const struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock);
 /* recreate.c: nothing is left but its id, and what belongs to that */
 bool vm_is_empty(const struct store_vm *row);
@@ -591,4 +602,5 @@ void *reaper_main(void *arg);
 void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */
 void reaper_add(struct vm *vm); /* has a machine; locked, or not in the table yet */
 void reaper_remove(struct vm *vm);
-void reaper_wake(struct vmm *m); /* looks at the table again */
+void reaper_forget(struct vm *vm) REQUIRES(&vm->m->lock); /* the same, within */
+void reaper_wake(struct vmm *m);                          /* looks at the table again */

@@ -89,8 +89,10 @@ void vm_unref(struct vm *vm)
 	m = vm->m;
 	mutex_lock(&m->lock);
 	last = --vm->refs == 0;
-	if (last)
+	if (last) {
 		ring_free(vm);
+		reaper_forget(vm); /* the server ends, and it goes on */
+	}
 	mutex_unlock(&m->lock);
 	if (!last)
 		return;
@@ -282,7 +284,7 @@ void vm_publish(struct vm *vm)
 	if (vm->shown.state != vm->row.info.state ||
 	    strcmp(vm->shown.instance, vm->row.info.instance) != 0)
 		vm_wake_waiters(vm, &vm->row.info);
-	vm->shown = vm->row.info;
+	table_show(&vm->m->vms, vm, &vm->row.info);
 }
 
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
@@ -320,48 +322,6 @@ int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_i
 	vm_copy_info(vm, ret);
 	vm_unref(vm);
 	return 0;
-}
-
-int vm_cmp_newest(const void *a, const void *b)
-{
-	const struct vm_info *x = a, *y = b;
-
-	if (x->created_ms != y->created_ms)
-		return x->created_ms < y->created_ms ? 1 : -1;
-	return strcmp(x->id, y->id);
-}
-
-int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
-             struct err *err)
-{
-	struct vm_info *v;
-	size_t n = 0;
-	int r;
-
-	mutex_lock(&m->lock);
-	v = calloc(table_count(&m->vms, account) + 1, sizeof(*v));
-	for (const struct vm *vm = table_first(&m->vms, account); v && vm; vm = table_next(vm))
-		v[n++] = vm->shown;
-	mutex_unlock(&m->lock);
-	if (!v)
-		return err_set(err, -ENOMEM, "list VMs: out of memory");
-	r = elsewhere_append(m, account, &v, &n, err);
-	if (r < 0) {
-		free(v);
-		return r;
-	}
-	for (size_t i = 0; i < n; i++)
-		usage_until(&v[i], clock_wall_ms());
-	qsort(v, n, sizeof(*v), vm_cmp_newest);
-	*ret = v;
-	*ret_n = n;
-	return 0;
-}
-
-int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
-                     struct err *err)
-{
-	return store_tombstone_list(m->store, account, ret, ret_n, err);
 }
 
 int vmm_hold(struct vmm *m, const char *id, struct err *err)
@@ -418,10 +378,10 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
 	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
 	pool_status(m, ret);
+	ahead_status(m, ret);
 	seed_status(m, ret);
 	sizes_status(m, ret);
-	for (size_t k = 0; k < m->vms.n; k++)
-		ret->running += m->vms.all[k]->shown.state == VM_RUNNING;
+	ret->running = (unsigned)m->vms.tally.by_state[VM_RUNNING];
 }
 
 static int load_all(struct vmm *m, struct err *err)
@@ -432,7 +392,7 @@ static int load_all(struct vmm *m, struct err *err)
 
 	if (r == 0)
 		r = store_vm_list(m->store, NULL, &rows, &n, err);
-	for (size_t i = 0; r == 0 && i < n; i++) {
+	for (size_t i = n; r == 0 && i-- > 0;) { /* oldest first, as the table has them */
 		struct vm *vm = vm_new(m, &rows[i]);
 
 		r = vm ? vm_net_load(vm, err) : err_set(err, -ENOMEM, "load VMs: out of memory");
@@ -469,7 +429,6 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		m->t.agent_boot = m->t.boot_done = m->t.grow = c->boot_s * 1000;
 		m->t.template_wait = MAX(m->t.template_wait, m->t.agent_boot);
 	}
-	m->conf.blanks = MIN(m->conf.blanks, (uint32_t)BLANKS_MAX);
 	m->store = store;
 	m->engine = engine;
 	m->priv = priv;
@@ -488,6 +447,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
 		r = history_new(m, err);
+	if (r == 0)
+		r = ahead_new(m, err);
 	if (r == 0)
 		r = pool_new(m, err);
 	if (r == 0)
@@ -584,6 +545,7 @@ struct vmm *vmm_free(struct vmm *m)
 	free(m->ca_pem);
 	site_free(m->site);
 	free(m->history);
+	free(m->demand);
 	stored_free(m);
 	free(m);
 	return NULL;

@@ -56,10 +56,12 @@ struct vmm_conf {
 	char image_dir[512];
 	char template_dir[512];          /* cache of frozen templates, shared by data directories */
 	uint32_t vcpus, mem_mb, disk_mb; /* default VM */
-	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
-	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
-	uint32_t blanks;                 /* QEMU processes started ahead */
-	uint32_t seeds;                  /* sizes whose VMs are forked from a warm process */
+	uint32_t ahead_mem_mb; /* all that is made ahead of need may take; what it is: demand.c */
+	/* Bounds beside that. */
+	uint32_t pool;        /* ready VMs of one point; 0: none of anything */
+	uint32_t pool_mem_mb; /* memory of all ready VMs; 0: no other bound */
+	uint32_t blanks;      /* blank processes of one size; 0: none */
+	uint32_t seeds;       /* sizes whose VMs are forked from a warm process; 0: none */
 	bool ca_follows; /* vmm_trust() will be called: before that there is no template of our own
 	                  */
 	struct {

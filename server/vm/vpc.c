@@ -238,11 +238,14 @@ int vpc_load(struct vm *vm, struct err *err)
 {
 	struct store_nic nic;
 	autovpc v = { 0 };
-	int r = store_nic_get(vm->m->store, vm->row.info.id, &nic, NULL);
+	struct err why = { 0 };
+	int r = store_nic_get(vm->m->store, vm->row.info.id, &nic, &why);
 
 	if (r == -ENOENT)
 		return 0;
-	if (r < 0 || (r = store_vpc_get(vm->m->store, nic.vpc, &v, err)) < 0)
+	if (r < 0)
+		return err_set(err, r, "%s", why.msg);
+	if ((r = store_vpc_get(vm->m->store, nic.vpc, &v, err)) < 0)
 		return r;
 	snprintf(vm->net.vpc, sizeof(vm->net.vpc), "%s", v.id);
 	vm->net.vpc_net = vpc_plan(&v);

@@ -26,6 +26,8 @@ static int setup(void **state)
 	for (size_t i = 0; vms && i < VMS; i++) {
 		snprintf(vms[i].shown.id, ID_SIZE, "vm%zu", i);
 		snprintf(vms[i].shown.account, ACCOUNT_SIZE, "acc%zu", i % ACCOUNTS);
+		vms[i].shown.created_ms = (int64_t)i;
+		vms[i].shown.disk_mb = 20480;
 	}
 	return vms ? 0 : -1;
 }
@@ -83,6 +85,7 @@ static void check(const bool *in)
 	}
 	for (size_t i = 0; i < t.n; i++)
 		assert_int_equal(t.all[i]->place.at, i);
+	assert_true(table_is_right(&t));
 }
 
 static void thousands_are_found(void **state)
@@ -119,12 +122,49 @@ static void one_that_left_may_come_again(void **state)
 	table_remove(&t, &vms[0]);
 	assert_null(vms[0].place.owner);
 	assert_ptr_equal(table_first(&t, "acc0"), &vms[ACCOUNTS]);
-	add(0);
-	assert_ptr_equal(table_next(&vms[ACCOUNTS]), &vms[0]);
-	assert_null(table_next(&vms[0]));
+	add(0); /* to its place: it is older */
+	assert_ptr_equal(table_first(&t, "acc0"), &vms[0]);
+	assert_ptr_equal(table_next(&vms[0]), &vms[ACCOUNTS]);
+	assert_ptr_equal(table_last(&t, "acc0"), &vms[ACCOUNTS]);
+	assert_ptr_equal(table_prev(&vms[ACCOUNTS]), &vms[0]);
+	assert_null(table_next(&vms[ACCOUNTS]));
 	assert_ptr_equal(table_find(&t, "vm0"), &vms[0]);
 	assert_null(table_find(&t, "vm"));
 	assert_null(table_first(&t, "acc"));
+}
+
+/* What a VM shows is counted, whatever it shows next. */
+static void what_they_show_is_counted(void **state)
+{
+	const struct vm_tally *c;
+	struct vm_info i;
+
+	(void)state;
+	for (size_t k = 0; k < 100; k++)
+		add(k);
+	for (size_t k = 0; k < 1000; k++) {
+		struct vm *vm = &vms[hash_text("x", k) % 100];
+
+		i = vm->shown;
+		i.state = (enum vm_state)(k % VM_STATE_MAX);
+		i.vcpus = (uint32_t)(k % 5);
+		i.mem_mb = (uint32_t)k;
+		i.created_ms = (int64_t)(hash_text("y", k) % 1000);
+		table_show(&t, vm, &i);
+		assert_true(table_is_right(&t));
+	}
+	i = vms[0].shown;
+	i.state = VM_RUNNING;
+	i.vcpus = 7;
+	table_show(&t, &vms[0], &i);
+	for (size_t k = ACCOUNTS; k < 100; k += ACCOUNTS)
+		table_remove(&t, &vms[k]);
+	c = table_tally(&t, "acc0");
+	assert_int_equal(c->by_state[VM_RUNNING], 1);
+	assert_int_equal(c->sum.vms, 1);
+	assert_int_equal(c->sum.vcpus, 7);
+	assert_int_equal(c->sum.disk_mb, 20480);
+	assert_int_equal(table_tally(&t, "nobody")->sum.vms, 0);
 }
 
 int main(void)
@@ -133,6 +173,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_is_found_in_an_empty_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(thousands_are_found, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_left_may_come_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_they_show_is_counted, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

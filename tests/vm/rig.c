@@ -30,6 +30,7 @@
 #include "vm/vm_internal.h"
 
 #define SETTLE_MS 60000
+#define AHEAD_LEAST 2u /* of ready VMs and blank processes, whatever is asked for: ahead.c */
 
 const struct vm_times rig_times = {
 	.agent_boot = 3000,
@@ -245,7 +246,7 @@ static struct vmm_conf conf_of(const struct rig *r)
 		              .disk_mb = r->opts.disk_mb,
 		              .pool = r->opts.pool,
 		              .seeds = r->opts.seeds,
-		              .pool_mem_mb = 4096,
+		              .ahead_mem_mb = 4096,
 		              .blanks = r->opts.blanks,
 		              .gates = r->gates,
 		              .events = r->opts.events,
@@ -349,6 +350,7 @@ static bool at_work(struct rig *r, struct vmm *m)
 {
 	struct vmm_status st = { 0 };
 	uint32_t vcpus, mem_mb;
+	char point[ID_SIZE];
 
 	pool_status(m, &st);
 	for (size_t i = 0; i < m->vms.n; i++) { /* whose end the reaper has in hand */
@@ -364,7 +366,9 @@ static bool at_work(struct rig *r, struct vmm *m)
 		return true; /* with its seed */
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
 	       m->making_blank || m->making_size || m->making_own || m->n_starting ||
-	       st.pool_ready < r->opts.pool || m->n_blanks < r->opts.blanks;
+	       st.pool_ready < MIN(r->opts.pool, AHEAD_LEAST) ||
+	       m->n_blanks < MIN(r->opts.blanks, AHEAD_LEAST) ||
+	       (r->opts.pool && pool_wanted(m, point)) || (r->opts.blanks && blank_wanted(m));
 }
 
 /* On stderr: in a program that is not cmocka's, fail_msg() keeps its message to itself. */

@@ -91,6 +91,7 @@ static void check_held(struct check *c)
 	pool_status(m, &st);
 	for (size_t i = 0; i < SEEDS_MAX; i++)
 		st.seeds += m->seeds[i].vm != NULL;
+	WANT(c, table_is_right(&m->vms), "the table of VMs does not count them rightly");
 	c->n_ahead = st.pool_ready + st.blanks + st.seeds;
 	WANT(c, st.pool_ready || !m->n_holds, "%zu names are held, the first is %s", m->n_holds,
 	     m->n_holds ? m->holds[0] : "");

@@ -180,6 +180,62 @@ static void a_pool_hands_over(void **state)
 	rig_free(r);
 }
 
+static unsigned ready(struct rig *r)
+{
+	struct vmm_status st;
+
+	rig_settle(r);
+	vmm_status(r->vmm, &st);
+	return st.pool_ready;
+}
+
+/* Of the template so many as were asked for at once; of a snapshot from the third use on, until it
+ * is deleted; and no more than the budget allows. */
+static void a_pool_follows_what_is_asked_for(void **state)
+{
+	struct rig *r = rig_new(&(struct rig_opts){ .pool = 8, .blanks = 1 });
+	struct vm_info vm, made[3];
+	struct snapshot_info sc;
+	struct vmm_status st;
+	char point[ID_SIZE];
+	uint64_t until, given;
+
+	assert_int_equal(ready(r), 2);
+	mutex_lock(&r->vmm->lock);
+	snprintf(point, sizeof(point), "%s", template_now(r->vmm));
+	mutex_unlock(&r->vmm->lock);
+	for (int i = 0; i < 6; i++)
+		ahead_asked(r->vmm, RIG_ACCOUNT, point, false);
+	assert_int_equal(ready(r), 6);
+	OK(rig_create(r, NULL, &vm, &err));
+	vmm_status(r->vmm, &st);
+	assert_int_equal(st.pool_given, 1);
+	assert_int_equal(st.ahead_budget_mb, 4096);
+	OK(vmm_snapshot(r->vmm, RIG_ACCOUNT, vm.id, "one", NULL, &sc, &err));
+	for (int i = 0; i < 3; i++)
+		OK(rig_create(r, sc.id, &made[i], &err));
+	assert_true(ready(r) > 6);
+	vmm_status(r->vmm, &st);
+	given = st.pool_given;
+	OK(rig_create(r, sc.id, &vm, &err));
+	vmm_status(r->vmm, &st);
+	assert_int_equal(st.pool_given, given + 1);
+	OK(vmm_snapshot_delete(r->vmm, RIG_ACCOUNT, sc.id, &err));
+	mutex_lock(&r->vmm->lock);
+	r->vmm->demand->conf.budget_mb = 0;
+	demand_spare(r->vmm->demand, UINT32_MAX);
+	cond_broadcast(&r->vmm->cond);
+	until = deadline_in(60000);
+	do { /* all are ended, and nothing is made */
+		memset(&st, 0, sizeof(st));
+		pool_status(r->vmm, &st);
+	} while ((st.pool_ready || st.blanks) &&
+	         cond_wait_until(&r->vmm->cond, &r->vmm->lock, until));
+	mutex_unlock(&r->vmm->lock);
+	assert_int_equal(st.pool_ready + st.blanks, 0);
+	rig_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -188,6 +244,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(vms_outlive_the_manager, setup, teardown),
 		cmocka_unit_test_setup_teardown(back_to_a_checkpoint, setup, teardown),
 		cmocka_unit_test(a_pool_hands_over),
+		cmocka_unit_test(a_pool_follows_what_is_asked_for),
 	};
 	int r = rig_main_begin();
 

@@ -2819,6 +2819,13 @@ _HealthReplyPoolAlways = TypedDict("_HealthReplyPoolAlways", {
     "processes": "int",
     "seed": "Literal['off', 'making', 'ready']",
     "forked": "int",
+    "budgetMb": "int",
+    "wanted": "int",
+    "processesWanted": "int",
+    "seeds": "int",
+    "seedsWanted": "int",
+    "processesMemoryMb": "int",
+    "seedsMemoryMb": "int",
 })
 
 

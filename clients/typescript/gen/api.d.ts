@@ -1849,6 +1849,13 @@ export interface Calls {
       processes: number;
       seed: "off" | "making" | "ready";
       forked: number;
+      budgetMb: number;
+      wanted: number;
+      processesWanted: number;
+      seeds: number;
+      seedsWanted: number;
+      processesMemoryMb: number;
+      seedsMemoryMb: number;
     };
     ssh: {
       listen: string;

@@ -6,6 +6,20 @@
 
 #include "ssh/ssh.h"
 
+/* Under the names it had when it was ready VMs alone, and what came since. */
+static json_t *shape_ahead(const struct vmm_status *s)
+{
+	return json_pack(
+	        "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ready",
+	        (json_int_t)s->pool_ready, "memoryMb", (json_int_t)s->pool_mem_mb, "given",
+	        (json_int_t)s->pool_given, "missed", (json_int_t)s->pool_missed, "processes",
+	        (json_int_t)s->blanks, "seed", s->seed, "forked", (json_int_t)s->forked, "budgetMb",
+	        (json_int_t)s->ahead_budget_mb, "wanted", (json_int_t)s->pool_want,
+	        "processesWanted", (json_int_t)s->blanks_want, "seeds", (json_int_t)s->seeds,
+	        "seedsWanted", (json_int_t)s->seeds_want, "processesMemoryMb",
+	        (json_int_t)s->blanks_mem_mb, "seedsMemoryMb", (json_int_t)s->seeds_mem_mb);
+}
+
 static json_t *shape_ssh(struct sshd *d)
 {
 	struct sshd_status s;
@@ -77,7 +91,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I, s:s, s:I}, s:o, s:o, s:o, s:o, s:o}",
+	                  "s:o, s:o, s:o, s:o, s:o, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -86,10 +100,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  "limits", shape_text(s.limits), "running", (json_int_t)s.running,
 	                  "defaultVm", "vcpuCount", (json_int_t)s.vcpus, "memSizeMib",
 	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
-	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
-	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
-	                  "processes", (json_int_t)s.blanks, "seed", s.seed, "forked",
-	                  (json_int_t)s.forked, "ssh", shape_ssh(deps_of(req)->sshd), "edge",
+	                  shape_ahead(&s), "ssh", shape_ssh(deps_of(req)->sshd), "edge",
 	                  shape_edge(deps_of(req)), "sizes", shape_sizes(&s), "objects",
 	                  shape_objects(deps_of(req)->vmm), "walls",
 	                  shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),

@@ -114,7 +114,7 @@ static void look_at_memory(struct look *l)
 	if (m->total && m->available < m->total / 100 * MEM_LOW_PERCENT)
 		note(l, HOST_WARNING,
 		     "Suspend or delete VMs, shorten idleTimeoutSeconds, or lower "
-		     "PANDO_POOL_MEM_MB.",
+		     "PANDO_AHEAD_MEM_MB.",
 		     LINK_LIMITS,
 		     "Memory is short: %.1f of %.1f GB are available, VMs have %.1f GB of their "
 		     "own",
@@ -134,8 +134,8 @@ static void look_at_pool(struct look *l)
 {
 	if (l->h->pool_stuck)
 		note(l, HOST_WARNING,
-		     "Creates work, only slower. If memory is short, lower PANDO_POOL or "
-		     "PANDO_POOL_MEM_MB; it is tried again every few seconds.",
+		     "Creates work, only slower. If memory is short, lower "
+		     "PANDO_AHEAD_MEM_MB; it is tried again every few seconds.",
 		     LINK_WRONG, "The pool of ready VMs cannot be filled: %s", l->h->pool_why);
 }
 

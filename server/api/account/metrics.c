@@ -62,6 +62,21 @@ static void show_pool(struct metrics_page *p, const struct vmm_status *s)
 	metrics_sample(p, METRIC_POOL_CREATES, (double)s->pool_missed, METRIC_LABELS("miss"));
 	metrics_one(p, METRIC_POOL_FORKED, (double)s->forked);
 	metrics_one(p, METRIC_POOL_SEEDS, s->seeds);
+	metrics_one(p, METRIC_AHEAD_BUDGET, (double)s->ahead_budget_mb * (1 << 20));
+	for (int family = 0; family < 2; family++) {
+		const struct {
+			const char *kind;
+			unsigned mb, want;
+		} k[] = { { "ready", s->pool_mem_mb, s->pool_want },
+			  { "process", s->blanks_mem_mb, s->blanks_want },
+			  { "seed", s->seeds_mem_mb, s->seeds_want } };
+
+		metrics_family(p, family ? METRIC_AHEAD_WANTED : METRIC_AHEAD_MEMORY);
+		for (size_t i = 0; i < ARRAY_SIZE(k); i++)
+			metrics_sample(p, family ? METRIC_AHEAD_WANTED : METRIC_AHEAD_MEMORY,
+			               family ? k[i].want : (double)k[i].mb * (1 << 20),
+			               METRIC_LABELS(k[i].kind));
+	}
 }
 
 static void show_host(struct metrics_page *p, const struct vmm_host *h)

@@ -13,7 +13,8 @@ ROUTE(GET, "/v1/health", SCOPE_PUBLIC, NO_BODY, api_health, 0,
       "State of the server: version, accelerator, template")
 DOC(REPLY, "{status: string, version: string, accel: string, accelWhy: string | null, template: {state: string, note: string | null}, qemuVersion: "
     "string | null, limits: string, running: int, defaultVm: VmSizing, pool: {ready: int, memoryMb: int, given: int, missed: int, "
-    "processes: int, seed: 'off' | 'making' | 'ready', forked: int}, ssh: {listen: string, connections: int, channels: int} | null, edge: {running: bool, starts: int, open: int, connections: int, "
+    "processes: int, seed: 'off' | 'making' | 'ready', forked: int, budgetMb: int, wanted: int, processesWanted: int, seeds: int, seedsWanted: int, "
+    "processesMemoryMb: int, seedsMemoryMb: int}, ssh: {listen: string, connections: int, channels: int} | null, edge: {running: bool, starts: int, open: int, connections: int, "
     "requests: int, refused: int, woken: int, accessLinesLost: int} | null, sizes: {vcpuCount: int, memSizeMib: int, state: string, ahead: bool, "
     "diskMb: int, note: string | null}[], objects: {state: string, pending: int, pendingMb: int, garbage: int, cacheMb: int} | null, "
     "walls: string | null}")

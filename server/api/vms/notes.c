@@ -180,8 +180,6 @@ void notes_filter_done(struct notes_filter *f)
 
 int notes_filter_read(struct request *req, struct notes_filter *f, struct err *err)
 {
-	struct store_note *n = NULL;
-	size_t count = 0;
 	int r;
 
 	if ((r = request_query(req, "tags", &f->tags, err)) < 0 ||
@@ -192,6 +190,15 @@ int notes_filter_read(struct request *req, struct notes_filter *f, struct err *e
 			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 			               "'metadata' must be name=value,name=value");
 	f->filters = (f->tags && *f->tags) || (f->metadata && *f->metadata);
+	return 0;
+}
+
+int notes_filter_load(struct request *req, struct notes_filter *f, struct err *err)
+{
+	struct store_note *n = NULL;
+	size_t count = 0;
+	int r;
+
 	if ((r = store_note_list(deps_of(req)->store, who_of(req)->account, &n, &count, err)) < 0)
 		return r;
 	f->all = json_object();

@@ -37,6 +37,7 @@ struct notes_filter {
 	bool filters;
 };
 int notes_filter_read(struct request *req, struct notes_filter *f, struct err *err);
+int notes_filter_load(struct request *req, struct notes_filter *f, struct err *err); /* ->all */
 void notes_filter_done(struct notes_filter *f);
 bool notes_match(const struct notes_filter *f, const char *vm_id);
 json_t *notes_shape(const struct notes_filter *f, const char *vm_id, json_t *j_consume);
