@@ -71,3 +71,8 @@ class Web(Case):
     @limit(1600)
     def test_what_people_do(self):
         self.pages("manage.test.mjs")
+
+    @long
+    @limit(1600)
+    def test_runs_and_schedules(self):
+        self.pages("runs.test.mjs")

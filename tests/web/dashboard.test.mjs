@@ -198,6 +198,28 @@ test('one browser is signed out from another', async () => {
 	await elsewhere.context().close();
 });
 
+test('what the browser drops is sent again: signing in and out', async () => {
+	/* As when an interface comes: the first tries do not arrive, or their answers do not. */
+	const there = await newPage();
+	const lose = async (path, method, times, arrives) => there.route(path, async (r) => {
+		if (r.request().method() !== method || times-- <= 0)
+			return r.continue();
+		if (arrives)
+			await r.fetch();
+		return r.abort('connectionreset');
+	});
+	await lose('**/v1/session', 'POST', 2, false);
+	await lose('**/v1/session', 'DELETE', 1, true);
+	await signIn(there);
+	await there.locator('.live.live').waitFor();
+	await there.getByRole('button', { name: 'Account and theme' }).click();
+	await there.getByRole('menuitem', { name: 'Sign out', exact: true }).click();
+	await there.getByLabel('API key or identity token').waitFor();
+	assert.equal(await there.getByText('Your session has ended').count(), 0);
+	quiet(there);
+	await there.context().close();
+});
+
 test('an identity sees the VM that it was granted, and what it may not do says so', async () => {
 	const identity = await api('POST', '/identity/v1/identities', {});
 	await api('POST', `/identity/v1/identities/${identity.id}/permissions/vm/${vm}`, {});
