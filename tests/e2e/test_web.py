@@ -53,10 +53,12 @@ class Web(Case):
         _, other = self.s.request("POST", f"/v1/keys?accountId={account['id']}", {"name": "web"})
         shots = os.path.join(test_logs(), "web")
         os.makedirs(shots, exist_ok=True)
-        node.run(self, DIR, names, {
-            "PANDO_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key(), "PANDO_OTHER_KEY": other["key"],
-            "PANDO_CONTROL": self.control, "PANDO_SHOTS": shots, "PANDO_EDGE_PORT": str(self.s.edge_port)}, 1500)
-        self.s.request("DELETE", f"/v1/accounts/{account['id']}")
+        try:
+            node.run(self, DIR, names, {
+                "PANDO_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key(), "PANDO_OTHER_KEY": other["key"],
+                "PANDO_CONTROL": self.control, "PANDO_SHOTS": shots, "PANDO_EDGE_PORT": str(self.s.edge_port)}, 1500)
+        finally:
+            self.s.request("DELETE", f"/v1/accounts/{account['id']}")
 
     @limit(1600)
     def test_the_main_things_work(self):

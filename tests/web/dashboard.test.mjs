@@ -220,6 +220,31 @@ test('what the browser drops is sent again: signing in and out', async () => {
 	await there.context().close();
 });
 
+test('files that are lost on their way: the style comes again, in place; without its script the page loads again; what is typed stays', async () => {
+	const there = await newPage();
+	const lost = new Map();
+	const lose = (name, pattern) => there.route(pattern, (r) => {
+		lost.set(name, (lost.get(name) ?? 0) + 1);
+		return lost.get(name) > 1 ? r.continue() : r.abort('connectionreset');
+	});
+	await lose('style', /\/assets\/main-\w+\.css$/);
+	await lose('icon', /\/assets\/icon-\w+\.svg$/);
+	await there.goto('/ui/login');
+	await there.evaluate(() => globalThis.same = true);
+	await there.getByLabel('API key or identity token').fill(KEY);
+	await there.waitForFunction(() => getComputedStyle(document.querySelector('.login-box')).borderTopLeftRadius !== '0px');
+	assert.equal(lost.get('style'), 2);
+	assert.equal(await there.evaluate(() => globalThis.same), true, 'the page was not loaded again');
+	assert.equal(await there.getByLabel('API key or identity token').inputValue(), KEY);
+	await lose('script', /\/assets\/main-\w+\.js$/);
+	await there.goto('/ui/login').catch(() => undefined);
+	await there.getByLabel('API key or identity token').waitFor();
+	assert.equal(lost.get('script'), 2);
+	assert.equal(new URL(there.url()).hash, '');
+	quiet(there);
+	await there.context().close();
+});
+
 test('an identity sees the VM that it was granted, and what it may not do says so', async () => {
 	const identity = await api('POST', '/identity/v1/identities', {});
 	await api('POST', `/identity/v1/identities/${identity.id}/permissions/vm/${vm}`, {});

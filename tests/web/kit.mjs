@@ -90,7 +90,8 @@ export async function newPage(options = {}) {
 			try {
 				return await goto(to, how);
 			} catch (e) {
-				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED|chrome-error:/.test(e.message))
+				/* "interrupted": a page whose script was lost loads itself again. */
+				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED|chrome-error:|is interrupted by another navigation/.test(e.message))
 					throw e;
 			}
 	};
