@@ -277,6 +277,11 @@ test('through the edge, as dashboard.<base domain>: signing in, live, a secure c
 	await there.waitForFunction((id) => globalThis.pandoTree?.forest?.byId.has(id), vm);
 	await there.goto('/ui/vms');
 	await there.getByRole('link', { name: 'web', exact: true }).first().waitFor();
+	/* The certificate that this took, and when it ends. */
+	await there.goto('/ui/networks?tab=certs');
+	await there.getByRole('table', { name: 'Certificates' }).getByRole('row').filter({ hasText: 'dashboard.pando.localhost' }).getByText(/^in \d+ d/).waitFor();
+	await accessible(there, 'certificates');
+	await shot(there, 'certs');
 	quiet(there);
 	await there.context().close();
 });

@@ -133,6 +133,12 @@ export async function accessible(page, what) {
 	assert.deepEqual(bad.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + (n.any[0]?.message ?? '')).join(' | ')}`), [], `${what}: axe-core`);
 }
 
+/** The page has that theme, all of it. */
+export async function themed(page, colorScheme, more = {}) {
+	await page.emulateMedia({ colorScheme, ...more });
+	await page.waitForFunction((t) => document.documentElement.dataset.theme === t, colorScheme);
+}
+
 export async function shot(page, name) {
 	if (process.env.PANDO_SHOTS)
 		await page.screenshot({ path: path.join(process.env.PANDO_SHOTS, `${name}.png`) });
@@ -160,3 +166,5 @@ async function ask(word) {
 }
 export const stopServer = () => ask('stop');
 export const startServer = () => ask('start');
+/** The server restarts, and all sessions are older than they may become. */
+export const expireSessions = () => ask('expire');

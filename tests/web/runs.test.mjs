@@ -3,7 +3,7 @@
 // resume, delete with undo. Whatever a script prints, returns or is called is text.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { accessible, api, cleanUp, close, fits, open, PATIENCE, quiet, shot, signedIn, test } from './kit.mjs';
+import { accessible, api, cleanUp, close, fits, open, PATIENCE, quiet, shot, signedIn, test, themed } from './kit.mjs';
 
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script>';
 let page;
@@ -24,11 +24,11 @@ after(async () => {
 async function looks(name) {
 	await page.waitForFunction(() => !document.querySelector('main .skeleton'));
 	for (const colorScheme of ['light', 'dark']) {
-		await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+		await themed(page, colorScheme, { reducedMotion: 'reduce' });
 		await accessible(page, `${name}, ${colorScheme}`);
 		await shot(page, `${name}-${colorScheme}`);
 	}
-	await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'no-preference' });
+	await themed(page, 'light', { reducedMotion: 'no-preference' });
 	await page.setViewportSize({ width: 375, height: 780 });
 	await fits(page, `${name} at 375 pixels`);
 	await shot(page, `${name}-narrow`);

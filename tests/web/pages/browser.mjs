@@ -90,6 +90,7 @@ export async function openBrowser() {
 		},
 		async theme(dark) {
 			await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' });
+			await page.waitForFunction((t) => document.documentElement.dataset.theme === t, dark ? 'dark' : 'light');
 		},
 		async close() {
 			await context.close();

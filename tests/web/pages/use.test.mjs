@@ -96,6 +96,38 @@ test('a command in the background: its output as it comes, and its end', async (
 	await b.hurt();
 });
 
+test('journals, processes and outputs are text, whatever is in them', async () => {
+	const evil = '<img src=x onerror=window.hacked=1><script>window.hacked=1</script>';
+	await exec(`cat > /etc/systemd/system/talks.service <<'END'
+[Unit]
+Description=${evil}
+[Service]
+ExecStart=/bin/sh -c 'echo "${evil}"; echo "<3>${evil} badly"; exec -a "${evil.replaceAll('=', '-')}" sleep 3000'
+END
+sed -i 's|/bin/sh -c|/bin/bash -c|' /etc/systemd/system/talks.service
+systemctl daemon-reload && systemctl start talks`);
+	await b.go(here('processes'));
+	const row = b.page.getByRole('table', { name: 'Services' }).getByRole('row').filter({ hasText: 'talks' });
+	await row.getByText('active (running)').waitFor();
+	await row.getByRole('button', { name: 'Journal' }).click();
+	const dialog = b.page.getByRole('dialog');
+	await dialog.getByText(evil, { exact: true }).waitFor();
+	assert.equal(await dialog.locator('li.bad span').innerText(), `${evil} badly`);
+	await b.accessible('a journal');
+	await b.shot('journal');
+	await dialog.getByRole('button', { name: 'Close', exact: true }).last().click();
+	await b.page.getByRole('button', { name: 'Show', exact: true }).click();
+	await b.page.getByRole('table', { name: 'All processes' }).getByText('<img src-x').waitFor();
+	assert.equal(await b.page.locator('img[src=x]').count(), 0);
+	await b.hurt();
+	await row.getByRole('button', { name: /^More for/ }).click();
+	await b.page.getByRole('menuitem', { name: 'Stop' }).click();
+	await b.page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+	await row.waitFor({ state: 'detached' });
+	await b.accessible('processes');
+	await b.hurt();
+});
+
 test('files that are dropped on the page are uploaded', async () => {
 	await exec('mkdir -p /root/drop');
 	await b.go(`/ui/vms/${vm}?tab=files&path=/root/drop`);

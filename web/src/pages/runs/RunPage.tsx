@@ -57,7 +57,7 @@ function One({ id }: { id: string }) {
 			<div class="stack">
 				<Loaded of={output} what="its output" lines={4}>{(o) => <Output o={o} going={going} />}</Loaded>
 				<Card title="How it was run"><dl class="facts">
-					<dt>By</dt><dd>{r.scheduleId ? <a href={scheduleAt(r.scheduleId)}>a schedule</a> : 'a request'}</dd>
+					<dt>Asked for by</dt><dd>{r.scheduleId ? <a href={scheduleAt(r.scheduleId)}>a schedule</a> : 'a request'}</dd>
 					<dt>VM</dt><dd>{r.vmId && going ? <a href={`/ui/vms/${encodeURIComponent(r.vmId)}`}>{r.vmId}</a> : <span class="muted">{going ? 'not made yet' : 'deleted when it ended'}</span>}</dd>
 					<dt>Variables</dt><dd><Names of={r.envVars} /></dd>
 					<dt>Packages</dt><dd>{code && Object.keys(code.nodeModules).length ? Object.entries(code.nodeModules).map(([n, v], i) => <span key={n}>{i > 0 && ', '}<code>{n} {v}</code></span>) : <span class="muted">none</span>}</dd>

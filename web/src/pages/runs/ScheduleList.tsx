@@ -24,7 +24,7 @@ export function removeSchedule(s: Schedule, gone?: () => unknown, back?: () => v
 }
 
 export function Cron({ s }: { s: Schedule }) {
-	return <span><code class="nowrap">{s.cron}</code> <span class="muted">{s.timezone}</span></span>;
+	return <span class="nowrap"><code>{s.cron}</code> <span class="muted">{s.timezone}</span></span>;
 }
 
 export function ScheduleList() {

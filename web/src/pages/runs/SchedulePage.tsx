@@ -52,7 +52,7 @@ function Executions({ id }: { id: string }) {
 				{ key: 'state', title: 'State', cell: (x) => <Badge kind={kindOf(x.status)}>{stateText(x.status)}</Badge> },
 				{ key: 'took', title: 'Took', align: 'end', cell: (x) => <span class="nowrap">{x.startedAt && x.completedAt ? seconds((Date.parse(x.completedAt) - Date.parse(x.startedAt)) / 1000) : '–'}</span> },
 				{ key: 'n', title: 'Attempts', align: 'end', cell: (x) => `${x.attempts} of ${x.maxAttempts}` },
-				{ key: 'why', title: 'Why it failed', grow: true, cell: (x) => x.lastError ? <span class="wrap">{x.lastError}{x.nextRetryAt && x.status === 'retry' && <> <span class="muted">(again <Ago at={x.nextRetryAt} />)</span></>}</span> : '' },
+				{ key: 'why', title: 'Why it failed', grow: true, cell: (x) => x.lastError ? <span class="wrap">{x.lastError}{x.nextRetryAt && x.status === 'retry' && <> <span class="muted">(again <Ago at={x.nextRetryAt} />)</span></>}</span> : '–' },
 				{ key: 'run', title: 'Logs and result', align: 'end', cell: (x) => <Attempts x={x} /> },
 			]} />
 			{d.total > d.executions.length && limit < 200 && <Button small onClick={() => setLimit(200)}>Show more ({d.total - d.executions.length} left)</Button>}
