@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { forest } from './forest.mjs';
-import { accessible, api, cleanUp, close, fits, KEY, newPage, open, PATIENCE, quiet, shot, signedIn, signIn, test, URL_BASE } from './kit.mjs';
+import { accessible, api, cleanUp, close, fits, KEY, newPage, open, PATIENCE, quiet, shot, signedIn, signIn, test, themed } from './kit.mjs';
 
 let page;
 let vm;
@@ -92,13 +92,13 @@ test('the command palette finds a VM and goes there', async () => {
 });
 
 test('every page: no serious finding of axe-core, in both themes, wide and narrow', async () => {
-	const pages = ['/ui/vms', '/ui/operate', '/ui/operate?tab=accounts', '/ui/operate?tab=builds', '/ui/operate?tab=events', '/ui/operate?tab=audit', '/ui/networks', '/ui/networks?tab=domains', '/ui/networks?tab=certs',
+	const pages = ['/ui/', '/ui/?view=list', '/ui/git', '/ui/runs', '/ui/runs?tab=schedules', '/ui/vms', '/ui/operate', '/ui/operate?tab=accounts', '/ui/operate?tab=builds', '/ui/operate?tab=events', '/ui/operate?tab=audit', '/ui/networks', '/ui/networks?tab=domains', '/ui/networks?tab=certs',
 		'/ui/settings', '/ui/settings?tab=identities', '/ui/settings?tab=webhooks', '/ui/settings?tab=sessions', '/ui/settings?tab=look', '/ui/nothing-here', '/ui/confirm'];
 	await api('POST', '/v1/vpcs', { name: 'backend' });
 	for (const colorScheme of ['light', 'dark']) {
-		await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+		await themed(page, colorScheme, { reducedMotion: 'reduce' });
 		/* Colours are the same on all pages: of the dark ones the main ones do. */
-		for (const to of colorScheme === 'light' ? pages : ['/ui/vms', '/ui/operate', '/ui/networks', '/ui/settings']) {
+		for (const to of colorScheme === 'light' ? pages : ['/ui/', '/ui/vms', '/ui/runs', '/ui/operate', '/ui/networks', '/ui/settings']) {
 			await page.setViewportSize({ width: 1366, height: 850 });
 			await page.goto(to);
 			await page.locator('main h1, main h2').first().waitFor();
@@ -106,6 +106,8 @@ test('every page: no serious finding of axe-core, in both themes, wide and narro
 			await accessible(page, `${to} ${colorScheme}`);
 			await page.setViewportSize({ width: 375, height: 780 });
 			await fits(page, `${to} at 375 pixels`);
+			if (colorScheme === 'light')
+				await accessible(page, `${to} at 375 pixels`);
 			const name = `${to.replace('/ui/', '').replace(/\W+/g, '-')}`;
 			await shot(page, `${name}-${colorScheme}-narrow`);
 			await page.setViewportSize({ width: 2560, height: 1200 });

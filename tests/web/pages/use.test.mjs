@@ -123,6 +123,7 @@ systemctl daemon-reload && systemctl start talks`);
 	await row.getByRole('button', { name: /^More for/ }).click();
 	await b.page.getByRole('menuitem', { name: 'Stop' }).click();
 	await b.page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+	await until('the service has ended', async () => (await exec('systemctl is-active talks; :')).trim() !== 'active');
 	await row.waitFor({ state: 'detached' });
 	await b.accessible('processes');
 	await b.hurt();

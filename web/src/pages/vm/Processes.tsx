@@ -58,6 +58,9 @@ function Output({ vmId, process, onClose }: { vmId: string; process: Process; on
 	);
 }
 
+/* Of a service that systemd has not loaded it knows no state: it does not run. */
+const stateOf = (s: Service): string => s.activeState ?? 'inactive';
+
 interface LogLine { message: string; timestamp: string; priority?: number | null; unit?: string | null }
 
 function Journal({ vmId, service, onClose }: { vmId: string; service: string; onClose(): void }) {
@@ -171,9 +174,9 @@ export function Processes({ vm, onWake }: { vm: Vm; onWake: () => Promise<unknow
 				]} empty={<Empty title="No commands" commands={[{ title: 'Run one that outlives this page', code: `POST ${base}/exec {"command":"make -j4","detach":true}` }]}>Commands run with <code>exec</code> are here while they run, detached ones also after they ended.</Empty>} />}</Loaded>
 			</Card>
 			<Card title="Services" actions={<label class="check"><input type="checkbox" checked={every} onChange={(e) => setEvery(e.currentTarget.checked)} /> inactive ones, too</label>}>
-				<Loaded of={services} what="the services" lines={8}>{(d) => <Table label="Services" page={60} order="name" rowKey={(s) => s.name} rows={d.services.filter((s) => every || (s.activeState !== 'inactive' && s.loadState !== 'not-found'))} columns={[
+				<Loaded of={services} what="the services" lines={8}>{(d) => <Table label="Services" page={60} order="name" rowKey={(s) => s.name} rows={d.services.filter((s) => every || (stateOf(s) !== 'inactive' && s.loadState !== 'not-found'))} columns={[
 					{ key: 'name', title: 'Service', cell: (s) => <b>{s.name}</b>, sort: (s) => s.name },
-					{ key: 'state', title: 'State', cell: (s) => <Badge kind={s.activeState === 'active' ? 'good' : s.activeState === 'failed' ? 'bad' : 'plain'}>{s.activeState}{s.subState ? ` (${s.subState})` : ''}</Badge>, sort: (s) => s.activeState ?? '' },
+					{ key: 'state', title: 'State', cell: (s) => <Badge kind={s.activeState === 'active' ? 'good' : s.activeState === 'failed' ? 'bad' : 'plain'}>{stateOf(s)}{s.subState ? ` (${s.subState})` : ''}</Badge>, sort: stateOf },
 					{ key: 'what', title: 'Description', cell: (s) => s.description, grow: true, hideNarrow: true },
 					{ key: 'acts', title: '', cell: (s) => <div class="row end"><Button small onClick={() => setJournal(s.name)}>Journal</Button>
 						<Menu label={`More for ${s.name}`} items={[s.activeState === 'active' ? { label: 'Restart', icon: 'refresh', run: () => unit('restart', s.name) } : { label: 'Start', icon: 'resume', run: () => unit('start', s.name) },
