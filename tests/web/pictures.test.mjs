@@ -45,12 +45,12 @@ before(async () => {
 	const [one, two] = await fork(web, ['web-1', 'web-2', 'web-3']);
 	await exec(one, 'python3 -c "open(\'/dev/shm/more\', \'wb\').write(b\'y\' * 40000000)"');
 	const [three] = await fork(one, ['web-1-1', 'web-1-2']);
-	const db = await vm({ name: 'postgres', tags: ['prod', 'db'] });
+	const { vpcId } = await api('POST', '/v1/vpcs', { name: 'backend' });
+	const db = await vm({ name: 'postgres', tags: ['prod', 'db'], nics: [{ vpc: vpcId }] });
 	const tried = await vm({ name: 'try it', snapshotId });
 	for (const id of [two, three])
 		await api('POST', `/v1/vms/${id}/suspend`);
 	await api('POST', `/v1/vms/${tried}/stop`);
-	await api('POST', '/v1/vpcs', { name: 'backend' });
 	schedule = (await api('POST', '/v1/cron/schedules', { name: 'every morning', cron: '0 7 * * *', timezone: 'Europe/Berlin', run: { code: 'export default () => 6 * 7;\n' } })).schedule.id;
 	await api('POST', '/execute/v3/script', { executionId: 'report-7', script: "export default async () => {\n\tconsole.log('reading 3 files');\n\treturn { files: 3, lines: 1284 };\n};\n" });
 	await api('POST', '/execute/v3/script', { executionId: 'report-8', script: "export default () => { throw new Error('no such table: orders'); };\n" }).catch(() => undefined);
@@ -59,11 +59,12 @@ before(async () => {
 	await page.emulateMedia({ reducedMotion: 'reduce' });
 }, { timeout: 4 * PATIENCE });
 after(async () => {
-	await api('DELETE', `/v1/cron/schedules/${schedule}`);
+	await close();
+	if (schedule)
+		await api('DELETE', `/v1/cron/schedules/${schedule}`);
+	await cleanUp();
 	for (const v of (await api('GET', '/v1/vpcs')).vpcs)
 		await api('DELETE', `/v1/vpcs/${v.vpcId}`);
-	await cleanUp();
-	await close();
 }, { timeout: 2 * PATIENCE });
 
 test('the tree, light, dark and narrow', async () => {
@@ -88,6 +89,7 @@ test('a terminal', async () => {
 	await page.goto(`/ui/vms/${web}`);
 	await page.getByRole('button', { name: 'New terminal' }).first().click();
 	await page.locator('.terminal-panel:not([hidden]) .terminal[data-state=open]').waitFor();
+	await page.waitForFunction(() => document.querySelector('.terminal-panel:not([hidden]) .xterm-rows').innerText.includes('#'));
 	for (const [line, shows] of [['cd /srv/app; ls --color -la /srv /srv/app', 'app.py'], ['cat app.py', 'return sum'], ['python3 -c "import app; print(app.total([{\'n\': 40}, {\'n\': 2}]))"', '\n42']]) {
 		await page.keyboard.type(`${line}\n`);
 		await page.waitForFunction((t) => document.querySelector('.terminal-panel:not([hidden]) .xterm-rows').innerText.replaceAll('\u00a0', ' ').includes(t), shows);

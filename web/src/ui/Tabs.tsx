@@ -11,10 +11,15 @@ export function Tabs(p: { label: string; tabs: Tab[]; current: string; onChange:
 	const bar = useRef<HTMLDivElement>(null);
 	/* On a narrow screen the bar scrolls: the current tab is in sight. Only the bar, not the page. */
 	useEffect(() => {
-		const b = bar.current;
-		const t = b?.querySelector<HTMLElement>('[aria-selected=true]');
-		if (b && t && (t.offsetLeft < b.scrollLeft || t.offsetLeft + t.offsetWidth > b.scrollLeft + b.clientWidth))
-			b.scrollLeft = t.offsetLeft - (b.clientWidth - t.offsetWidth) / 2;
+		const b = bar.current as HTMLDivElement;
+		const show = (): void => {
+			const t = b.querySelector<HTMLElement>('[aria-selected=true]');
+			if (t && (t.offsetLeft < b.scrollLeft || t.offsetLeft + t.offsetWidth > b.scrollLeft + b.clientWidth))
+				b.scrollLeft = t.offsetLeft - (b.clientWidth - t.offsetWidth) / 2;
+		};
+		const ro = new ResizeObserver(show); /* calls at once, too */
+		ro.observe(b);
+		return () => ro.disconnect();
 	}, [p.current]);
 	const move = (e: KeyboardEvent): void => {
 		const i = p.tabs.findIndex((t) => t.key === p.current);

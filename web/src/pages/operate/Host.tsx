@@ -134,7 +134,7 @@ export function Host() {
 							<Stat label="Memory free" value={bytes(h.memory.availableBytes ?? h.memory.freeBytes)} sub={`of ${bytes(h.memory.totalBytes)}`} />
 							<Stat label="Disk free" value={bytes(h.disk.freeBytes)} sub={size ? `of ${bytes(size)}${h.disk.layerBytes !== undefined ? `, ${bytes(h.disk.layerBytes)} in ${plural(h.disk.layers ?? 0, 'layer')}` : ''}` : undefined} />
 							<Stat label="VMs" value={count(h.vms.byState['running'] ?? 0)} sub={`running${h.vms.runningMax ? ` of ${h.vms.runningMax}` : ''}${states.filter(([s]) => s !== 'running').map(([s, n]) => `, ${n} ${s}`).join('')}`} />
-							<Stat label="Ready in the pool" value={h.pool.wanted !== undefined ? `${h.pool.ready} of ${h.pool.wanted}` : h.pool.ready} sub={h.pool.trouble ?? (tries ? `served ${percent((h.pool.given ?? 0) / tries * 100)} of ${count(tries)} creates` : 'no creates yet')} />
+							<Stat label="Ready in the pool" value={h.pool.wanted === 0 && !h.pool.ready ? 'none' : h.pool.wanted !== undefined ? `${h.pool.ready} of ${h.pool.wanted}` : h.pool.ready} sub={h.pool.trouble ?? (h.pool.wanted === 0 ? 'none are wanted' : tries ? `served ${percent((h.pool.given ?? 0) / tries * 100)} of ${count(tries)} creates` : 'no creates yet')} />
 							<Stat label="Up" value={duration(h.uptimeSeconds)} sub={`${h.version}${h.accel ? `, ${h.accel}` : ''}`} />
 						</div></Card>
 						<div class="grid">

@@ -175,7 +175,7 @@ export function Processes({ vm, onWake }: { vm: Vm; onWake: () => Promise<unknow
 			</Card>
 			<Card title="Services" actions={<label class="check"><input type="checkbox" checked={every} onChange={(e) => setEvery(e.currentTarget.checked)} /> inactive ones, too</label>}>
 				<Loaded of={services} what="the services" lines={8}>{(d) => <Table label="Services" page={60} order="name" rowKey={(s) => s.name} rows={d.services.filter((s) => every || (stateOf(s) !== 'inactive' && s.loadState !== 'not-found'))} columns={[
-					{ key: 'name', title: 'Service', cell: (s) => <b>{s.name}</b>, sort: (s) => s.name },
+					{ key: 'name', title: 'Service', cell: (s) => <b class={s.name.length < 40 ? 'nowrap' : 'wrap'}>{s.name}</b>, sort: (s) => s.name },
 					{ key: 'state', title: 'State', cell: (s) => <Badge kind={s.activeState === 'active' ? 'good' : s.activeState === 'failed' ? 'bad' : 'plain'}>{stateOf(s)}{s.subState ? ` (${s.subState})` : ''}</Badge>, sort: stateOf },
 					{ key: 'what', title: 'Description', cell: (s) => s.description, grow: true, hideNarrow: true },
 					{ key: 'acts', title: '', cell: (s) => <div class="row end"><Button small onClick={() => setJournal(s.name)}>Journal</Button>
