@@ -11,6 +11,8 @@ import path from 'node:path';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 
+export { still } from './still.mjs';
+
 export const URL_BASE = process.env.PANDO_URL;
 export const KEY = process.env.PANDO_API_KEY;
 export const OTHER_KEY = process.env.PANDO_OTHER_KEY;
@@ -148,21 +150,6 @@ export async function shot(page, name) {
 export async function fits(page, what) {
 	const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 	assert.ok(over <= 0, `${what} is ${over} pixels wider than the window`);
-}
-
-/** How much of what was shown has moved since the page was loaded, as browsers count it (cumulative layout shift); what follows a click does not count. */
-export async function still(page, what) {
-	const moved = await page.evaluate(() => new Promise((done) => {
-		const all = [];
-		const note = (list) => all.push(...list.getEntries().filter((e) => !e.hadRecentInput));
-		const o = new PerformanceObserver(note);
-		o.observe({ type: 'layout-shift', buffered: true });
-		requestAnimationFrame(() => requestAnimationFrame(() => {
-			note({ getEntries: () => o.takeRecords() });
-			done({ sum: all.reduce((n, e) => n + e.value, 0), of: all.flatMap((e) => e.sources.map((s) => (s.node?.className || s.node?.nodeName) ?? '?')) });
-		}));
-	}));
-	assert.ok(moved.sum < 0.1, `${what}: ${moved.sum.toFixed(3)} of the window moved: ${moved.of.join(', ')}`);
 }
 
 export function quiet(page) {

@@ -7,6 +7,7 @@ import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
+import { still } from '../still.mjs';
 import { api, KEY, openBrowser, until, URL_ } from './browser.mjs';
 
 const EVIL = '<img src=x onerror=window.hacked=1><script>window.hacked=1</script>';
@@ -173,6 +174,7 @@ test('branches, mirror and settings', async () => {
 	for (const [tab, text] of [['refs', 'topic/one'], ['mirror', 'Keep in step'], ['settings', 'git clone']]) {
 		await b.go(`/ui/git/${repo}?tab=${tab}`);
 		await b.page.getByText(text).first().waitFor();
+		await still(b.page, tab);
 		await b.hurt();
 		await b.accessible(tab);
 		await b.narrow(`git-${tab}`);

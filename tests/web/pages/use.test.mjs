@@ -89,6 +89,7 @@ test('a command in the background: its output as it comes, and its end', async (
 	await dialog.getByRole('button', { name: 'Close', exact: true }).last().click();
 	await row.getByRole('button', { name: /^More for/ }).click();
 	await b.page.getByRole('menuitem', { name: 'End (SIGTERM)' }).click();
+	await b.page.getByRole('dialog').getByRole('button', { name: 'End', exact: true }).click();
 	await row.getByText('SIGTERM').waitFor();
 	await row.getByRole('button', { name: 'Output' }).click();
 	await b.page.getByRole('dialog').getByText('ended').waitFor();
