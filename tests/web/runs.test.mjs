@@ -3,20 +3,22 @@
 // resume, delete with undo. Whatever a script prints, returns or is called is text.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { accessible, api, cleanUp, close, fits, open, PATIENCE, quiet, shot, signedIn, test, themed } from './kit.mjs';
+import { accessible, api as ask, cleanUp, close, fits, open, OTHER_KEY, PATIENCE, quiet, shot, signedIn, test, themed } from './kit.mjs';
 
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script>';
+/* An account in which nothing has run yet. */
+const api = (method, path, body) => ask(method, path, body, OTHER_KEY);
 let page;
 let schedule;
 
 before(async () => {
 	await open();
-	page = await signedIn();
+	page = await signedIn(OTHER_KEY);
 }, { timeout: 2 * PATIENCE });
 after(async () => {
 	for (const s of (await api('GET', '/v1/cron/schedules')).schedules)
 		await api('DELETE', `/v1/cron/schedules/${s.id}`);
-	await cleanUp();
+	await cleanUp(OTHER_KEY);
 	await close();
 }, { timeout: 2 * PATIENCE });
 
