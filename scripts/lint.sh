@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-checks=(words size deps codes metrics threats format python shell locks tidy) # the quick ones first
+checks=(words size deps codes metrics settings threats format python shell locks tidy) # the quick ones first
 scripts/deps.sh build test
 scripts/build.sh release
 

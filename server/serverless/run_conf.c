@@ -55,7 +55,8 @@ static const struct json_field fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, body, proxy, "proxy", JSON_NULLABLE, 0, TEXT_MAX, NULL,
 	           "not supported"),
 	JSON_FIELD(JSON_WANT_OBJECT, body, egress, "egress", JSON_NULLABLE, 0, 0,
-	           "{allow?: any, deny?: any}"),
+	           "{allow?: {domains?: {*: {transform?: {headers?: {*: string}}[]}[]} | null, "
+	           "ips?: {*: {}[]} | null} | null, deny?: {ips?: {*: {}[]} | null} | null}"),
 	JSON_FIELD(JSON_WANT_BOOL, body, zero, "zeroRetention", JSON_NULLABLE, 0, 0, NULL,
 	           "keep neither script nor variables, logs and result"),
 };

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 
 from harness import test_logs
 
@@ -82,3 +83,31 @@ def leaf_results(text):
             continue
         found.append((m[3], m[2] == "ok", m[5] if m[4] == "SKIP" else None, depth))
     return [(n, ok, skip) for n, ok, skip, _ in found]
+
+
+class Control:
+    """What tests of pages want done to the server: they write a word into a file, whose end says that it is done. A server ends with the thread
+    that started it, so this one lives until it is closed."""
+
+    def __init__(self, name, acts):
+        self.path, self.acts, self.over = os.path.join(test_logs(), f"control-{name}"), acts, threading.Event()
+        self.thread = threading.Thread(target=self.obey)
+        self.thread.start()
+
+    def obey(self):
+        while not self.over.wait(0.1):
+            try:
+                with open(self.path) as f:
+                    word = f.read()
+            except FileNotFoundError:
+                continue
+            if word not in self.acts:
+                continue  # it is being written
+            self.acts[word]()
+            os.unlink(self.path)
+
+    def close(self):
+        self.over.set()
+        self.thread.join()
+        if os.path.exists(self.path):
+            os.unlink(self.path)

@@ -6,12 +6,15 @@ import signal
 import sys
 
 import host
+import node
 from case import ApiError, Case, limit, wait_for
-from harness import ROOT, Server
+from harness import ROOT, Server, test_logs
 from ports import free_port
 
 sys.path.append(os.path.join(ROOT, "tests/unit"))  # last: files there have the names of files here
 import pg  # noqa: E402
+
+WEB = os.path.join(ROOT, "tests/web")
 
 
 class Nodes(Case):
@@ -36,6 +39,29 @@ class Nodes(Case):
                 self.drained(one, two)
                 self.alone_is_refused(one)
             finally:
+                two.close()
+                one.close()
+
+    @limit(900)
+    def test_the_operator_sees_them(self):
+        """In the dashboard: tests/web/nodes.test.mjs."""
+        shots = os.path.join(test_logs(), "web")
+        os.makedirs(shots, exist_ok=True)
+        node.install(self, WEB)
+        with pg.Server() as db:
+            os.chmod(db.dir, 0o711)
+            one, two = (self.node(db, name) for name in ("one", "two"))
+            control = node.Control("nodes", {"stop": two.stop})
+            try:
+                one.start()
+                shutil.copy(os.path.join(one.dir, "secret.key"), two.dir)
+                shutil.chown(os.path.join(two.dir, "secret.key"), "pando", "pando")
+                two.start()
+                wait_for("both nodes are alive", lambda: self.health(one) == {"one": "alive", "two": "alive"}, 30)
+                node.run(self, WEB, ["nodes.test.mjs"], {"PANDO_URL": f"http://127.0.0.1:{one.port}", "PANDO_API_KEY": one.key(),
+                                                         "PANDO_CONTROL": control.path, "PANDO_SHOTS": shots}, 600)
+            finally:
+                control.close()
                 two.close()
                 one.close()
 

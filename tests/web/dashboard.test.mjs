@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { forest } from './forest.mjs';
-import { accessible, api, cleanUp, close, fits, KEY, newPage, open, PATIENCE, quiet, shot, signedIn, signIn, test, URL_BASE } from './kit.mjs';
+import { accessible, api, cleanUp, close, fits, KEY, newPage, open, PATIENCE, quiet, shot, signedIn, signIn, still, test, themed } from './kit.mjs';
 
 let page;
 let vm;
@@ -92,20 +92,23 @@ test('the command palette finds a VM and goes there', async () => {
 });
 
 test('every page: no serious finding of axe-core, in both themes, wide and narrow', async () => {
-	const pages = ['/ui/vms', '/ui/operate', '/ui/operate?tab=accounts', '/ui/operate?tab=builds', '/ui/operate?tab=events', '/ui/operate?tab=audit', '/ui/networks', '/ui/networks?tab=domains', '/ui/networks?tab=certs',
+	const pages = ['/ui/', '/ui/?view=list', '/ui/git', '/ui/runs', '/ui/runs?tab=schedules', '/ui/vms', '/ui/operate', '/ui/operate?tab=accounts', '/ui/operate?tab=builds', '/ui/operate?tab=events', '/ui/operate?tab=audit', '/ui/networks', '/ui/networks?tab=domains', '/ui/networks?tab=certs',
 		'/ui/settings', '/ui/settings?tab=identities', '/ui/settings?tab=webhooks', '/ui/settings?tab=sessions', '/ui/settings?tab=look', '/ui/nothing-here', '/ui/confirm'];
 	await api('POST', '/v1/vpcs', { name: 'backend' });
 	for (const colorScheme of ['light', 'dark']) {
-		await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+		await themed(page, colorScheme, { reducedMotion: 'reduce' });
 		/* Colours are the same on all pages: of the dark ones the main ones do. */
-		for (const to of colorScheme === 'light' ? pages : ['/ui/vms', '/ui/operate', '/ui/networks', '/ui/settings']) {
+		for (const to of colorScheme === 'light' ? pages : ['/ui/', '/ui/vms', '/ui/runs', '/ui/operate', '/ui/networks', '/ui/settings']) {
 			await page.setViewportSize({ width: 1366, height: 850 });
 			await page.goto(to);
 			await page.locator('main h1, main h2').first().waitFor();
 			await page.waitForFunction(() => !document.querySelector('main .skeleton'));
+			await still(page, to);
 			await accessible(page, `${to} ${colorScheme}`);
 			await page.setViewportSize({ width: 375, height: 780 });
 			await fits(page, `${to} at 375 pixels`);
+			if (colorScheme === 'light')
+				await accessible(page, `${to} at 375 pixels`);
 			const name = `${to.replace('/ui/', '').replace(/\W+/g, '-')}`;
 			await shot(page, `${name}-${colorScheme}-narrow`);
 			await page.setViewportSize({ width: 2560, height: 1200 });
@@ -198,6 +201,53 @@ test('one browser is signed out from another', async () => {
 	await elsewhere.context().close();
 });
 
+test('what the browser drops is sent again: signing in and out', async () => {
+	/* As when an interface comes: the first tries do not arrive, or their answers do not. */
+	const there = await newPage();
+	const lose = async (path, method, times, arrives) => there.route(path, async (r) => {
+		if (r.request().method() !== method || times-- <= 0)
+			return r.continue();
+		if (arrives)
+			await r.fetch();
+		return r.abort('connectionreset');
+	});
+	await lose('**/v1/session', 'POST', 2, false);
+	await lose('**/v1/session', 'DELETE', 1, true);
+	await signIn(there);
+	await there.locator('.live.live').waitFor();
+	await there.getByRole('button', { name: 'Account and theme' }).click();
+	await there.getByRole('menuitem', { name: 'Sign out', exact: true }).click();
+	await there.getByLabel('API key or identity token').waitFor();
+	assert.equal(await there.getByText('Your session has ended').count(), 0);
+	quiet(there);
+	await there.context().close();
+});
+
+test('files that are lost on their way: the style comes again, in place; without its script the page loads again; what is typed stays', async () => {
+	const there = await newPage();
+	const lost = new Map();
+	const lose = (name, pattern) => there.route(pattern, (r) => {
+		lost.set(name, (lost.get(name) ?? 0) + 1);
+		return lost.get(name) > 1 ? r.continue() : r.abort('connectionreset');
+	});
+	await lose('style', /\/assets\/main-\w+\.css$/);
+	await lose('icon', /\/assets\/icon-\w+\.svg$/);
+	await there.goto('/ui/login');
+	await there.evaluate(() => globalThis.same = true);
+	await there.getByLabel('API key or identity token').fill(KEY);
+	await there.waitForFunction(() => getComputedStyle(document.querySelector('.login-box')).borderTopLeftRadius !== '0px');
+	assert.equal(lost.get('style'), 2);
+	assert.equal(await there.evaluate(() => globalThis.same), true, 'the page was not loaded again');
+	assert.equal(await there.getByLabel('API key or identity token').inputValue(), KEY);
+	await lose('script', /\/assets\/main-\w+\.js$/);
+	await there.goto('/ui/login').catch(() => undefined);
+	await there.getByLabel('API key or identity token').waitFor();
+	assert.equal(lost.get('script'), 2);
+	assert.equal(new URL(there.url()).hash, '');
+	quiet(there);
+	await there.context().close();
+});
+
 test('an identity sees the VM that it was granted, and what it may not do says so', async () => {
 	const identity = await api('POST', '/identity/v1/identities', {});
 	await api('POST', `/identity/v1/identities/${identity.id}/permissions/vm/${vm}`, {});
@@ -230,6 +280,11 @@ test('through the edge, as dashboard.<base domain>: signing in, live, a secure c
 	await there.waitForFunction((id) => globalThis.pandoTree?.forest?.byId.has(id), vm);
 	await there.goto('/ui/vms');
 	await there.getByRole('link', { name: 'web', exact: true }).first().waitFor();
+	/* The certificate that this took, and when it ends. */
+	await there.goto('/ui/networks?tab=certs');
+	await there.getByRole('table', { name: 'Certificates' }).getByRole('row').filter({ hasText: '*.pando.localhost' }).getByText(/^in \d+ d/).waitFor();
+	await accessible(there, 'certificates');
+	await shot(there, 'certs');
 	quiet(there);
 	await there.context().close();
 });

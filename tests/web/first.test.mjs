@@ -115,14 +115,19 @@ test('the server restarts in mid-session: the page says so and comes back', asyn
 test('an ended session leads to the login page and back to where one was', async () => {
 	await page.goto('/ui/settings?tab=webhooks');
 	await page.getByRole('tab', { name: 'Webhooks' }).waitFor();
-	/* Elsewhere: sign out everywhere. */
+	await page.locator('.live.live').waitFor();
+	/* Somebody signs out everywhere, in another browser. */
 	const elsewhere = await signedIn();
-	await elsewhere.evaluate(async () => {
-		const s = await (await fetch('/v1/session')).json();
-		await fetch('/v1/sessions', { method: 'DELETE', headers: { 'x-pando-csrf': s.csrf } });
-	});
+	await elsewhere.getByRole('button', { name: 'Account and theme' }).click();
+	await elsewhere.getByRole('menuitem', { name: 'Sign out everywhere' }).click();
+	await elsewhere.getByLabel('API key or identity token').waitFor();
+	assert.equal(await elsewhere.getByText('Your session has ended').count(), 0, 'who signs out is not told that the session has ended');
+	quiet(elsewhere);
 	await elsewhere.context().close();
 	/* Nobody touches the page: the end of its stream of events tells it. */
+	await page.getByText('Your session has ended').waitFor();
+	/* A page that is loaded after the end says so, too: its cookie is that of no session. */
+	await page.reload();
 	await page.getByText('Your session has ended').waitFor();
 	await page.getByLabel('API key or identity token').fill(KEY);
 	await page.getByRole('button', { name: 'Sign in', exact: true }).click();

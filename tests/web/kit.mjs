@@ -11,6 +11,8 @@ import path from 'node:path';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 
+export { still } from './still.mjs';
+
 export const URL_BASE = process.env.PANDO_URL;
 export const KEY = process.env.PANDO_API_KEY;
 export const OTHER_KEY = process.env.PANDO_OTHER_KEY;
@@ -90,7 +92,8 @@ export async function newPage(options = {}) {
 			try {
 				return await goto(to, how);
 			} catch (e) {
-				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED|chrome-error:/.test(e.message))
+				/* "interrupted": a page whose script was lost loads itself again. */
+				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED|chrome-error:|is interrupted by another navigation/.test(e.message))
 					throw e;
 			}
 	};
@@ -132,6 +135,12 @@ export async function accessible(page, what) {
 	assert.deepEqual(bad.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + (n.any[0]?.message ?? '')).join(' | ')}`), [], `${what}: axe-core`);
 }
 
+/** The page has that theme, all of it. */
+export async function themed(page, colorScheme, more = {}) {
+	await page.emulateMedia({ colorScheme, ...more });
+	await page.waitForFunction((t) => document.documentElement.dataset.theme === t, colorScheme);
+}
+
 export async function shot(page, name) {
 	if (process.env.PANDO_SHOTS)
 		await page.screenshot({ path: path.join(process.env.PANDO_SHOTS, `${name}.png`) });
@@ -159,3 +168,5 @@ async function ask(word) {
 }
 export const stopServer = () => ask('stop');
 export const startServer = () => ask('start');
+/** The server restarts, and all sessions are older than they may become. */
+export const expireSessions = () => ask('expire');

@@ -17,6 +17,9 @@ export interface Route {
 export const routes: Route[] = [
 	{ path: '/ui/', title: 'Tree', load: () => import('./pages/tree/Tree'), full: true },
 	{ path: '/ui/vms', title: 'VMs', load: () => import('./pages/vms') },
+	{ path: '/ui/runs', title: 'Runs', load: () => import('./pages/runs/Runs') },
+	{ path: '/ui/runs/run/:run', title: 'Run', load: () => import('./pages/runs/RunPage') },
+	{ path: '/ui/runs/schedule/:schedule', title: 'Schedule', load: () => import('./pages/runs/SchedulePage') },
 	{ path: '/ui/networks', title: 'Networks', load: () => import('./pages/networks/Networks') },
 	{ path: '/ui/operate', title: 'Operate', load: () => import('./pages/operate/Operate') },
 	{ path: '/ui/settings', title: 'Settings', load: () => import('./pages/settings/Settings') },

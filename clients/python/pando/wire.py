@@ -248,6 +248,31 @@ class VmMade(_VmMadeAlways):
     pass
 
 
+_VmCreatedAlways = TypedDict("_VmCreatedAlways", {
+    "id": "str",
+    "domains": "List[str]",
+    "consoleUrl": "None",
+    "snapshotId": "Optional[str]",
+})
+_VmCreatedMaybe = TypedDict("_VmCreatedMaybe", {
+    "ports": "List[Port]",
+}, total=False)
+
+
+class VmCreated(_VmCreatedAlways, _VmCreatedMaybe):
+    pass
+
+
+_SnapshotBuiltAlways = TypedDict("_SnapshotBuiltAlways", {
+    "snapshotId": "str",
+    "buildId": "Optional[str]",
+})
+
+
+class SnapshotBuilt(_SnapshotBuiltAlways):
+    pass
+
+
 _PortAlways = TypedDict("_PortAlways", {
     "port": "int",
     "targetPort": "Optional[int]",
@@ -1613,6 +1638,89 @@ class Run(_RunAlways):
     pass
 
 
+_ScheduledRunNetworkPermissionsItemAlways = TypedDict("_ScheduledRunNetworkPermissionsItemAlways", {
+    "action": "Literal['allow', 'deny']",
+    "query": "str",
+})
+_ScheduledRunNetworkPermissionsItemMaybe = TypedDict("_ScheduledRunNetworkPermissionsItemMaybe", {
+    "behavior": "Literal['exact', 'regex']",
+}, total=False)
+
+
+class ScheduledRunNetworkPermissionsItem(_ScheduledRunNetworkPermissionsItemAlways, _ScheduledRunNetworkPermissionsItemMaybe):
+    pass
+
+
+_ScheduledRunEgressAllowDomainsValueItemTransformItemMaybe = TypedDict("_ScheduledRunEgressAllowDomainsValueItemTransformItemMaybe", {
+    "headers": "Dict[str, str]",
+}, total=False)
+
+
+class ScheduledRunEgressAllowDomainsValueItemTransformItem(_ScheduledRunEgressAllowDomainsValueItemTransformItemMaybe):
+    pass
+
+
+_ScheduledRunEgressAllowDomainsValueItemMaybe = TypedDict("_ScheduledRunEgressAllowDomainsValueItemMaybe", {
+    "transform": "List[ScheduledRunEgressAllowDomainsValueItemTransformItem]",
+}, total=False)
+
+
+class ScheduledRunEgressAllowDomainsValueItem(_ScheduledRunEgressAllowDomainsValueItemMaybe):
+    pass
+
+
+_ScheduledRunEgressAllowMaybe = TypedDict("_ScheduledRunEgressAllowMaybe", {
+    "domains": "Optional[Dict[str, List[ScheduledRunEgressAllowDomainsValueItem]]]",
+    "ips": "Optional[Dict[str, List[Dict[str, Any]]]]",
+}, total=False)
+
+
+class ScheduledRunEgressAllow(_ScheduledRunEgressAllowMaybe):
+    pass
+
+
+_ScheduledRunEgressDenyMaybe = TypedDict("_ScheduledRunEgressDenyMaybe", {
+    "ips": "Optional[Dict[str, List[Dict[str, Any]]]]",
+}, total=False)
+
+
+class ScheduledRunEgressDeny(_ScheduledRunEgressDenyMaybe):
+    pass
+
+
+_ScheduledRunEgressMaybe = TypedDict("_ScheduledRunEgressMaybe", {
+    "allow": "Optional[ScheduledRunEgressAllow]",
+    "deny": "Optional[ScheduledRunEgressDeny]",
+}, total=False)
+
+
+class ScheduledRunEgress(_ScheduledRunEgressMaybe):
+    pass
+
+
+_ScheduledRunAlways = TypedDict("_ScheduledRunAlways", {
+    "code": "str",
+})
+_ScheduledRunMaybe = TypedDict("_ScheduledRunMaybe", {
+    "envVars": "Optional[Dict[str, str]]",
+    "env": "Optional[Dict[str, str]]",
+    "nodeModules": "Optional[Dict[str, str]]",
+    "inferNodeModules": "Optional[bool]",
+    "tags": "Optional[List[str]]",
+    "timeout": "Optional[int]",
+    "peerDependencyResolution": "Optional[bool]",
+    "networkPermissions": "Optional[List[ScheduledRunNetworkPermissionsItem]]",
+    "customHeaders": "Optional[Dict[str, str]]",
+    "proxy": "Optional[str]",
+    "egress": "Optional[ScheduledRunEgress]",
+    "zeroRetention": "Optional[bool]",
+}, total=False)
+
+
+class ScheduledRun(_ScheduledRunAlways, _ScheduledRunMaybe):
+    pass
+
+
 _ScheduleAlways = TypedDict("_ScheduleAlways", {
     "id": "str",
     "accountId": "str",
@@ -1627,7 +1735,7 @@ _ScheduleAlways = TypedDict("_ScheduleAlways", {
     "createdAt": "str",
     "updatedAt": "str",
     "nextRunAt": "Optional[str]",
-    "runConfig": "Dict[str, Any]",
+    "runConfig": "ScheduledRun",
 })
 
 
@@ -1724,9 +1832,46 @@ class RunConfigNetworkPermissionsItem(_RunConfigNetworkPermissionsItemAlways, _R
     pass
 
 
+_RunConfigEgressAllowDomainsValueItemTransformItemMaybe = TypedDict("_RunConfigEgressAllowDomainsValueItemTransformItemMaybe", {
+    "headers": "Dict[str, str]",
+}, total=False)
+
+
+class RunConfigEgressAllowDomainsValueItemTransformItem(_RunConfigEgressAllowDomainsValueItemTransformItemMaybe):
+    pass
+
+
+_RunConfigEgressAllowDomainsValueItemMaybe = TypedDict("_RunConfigEgressAllowDomainsValueItemMaybe", {
+    "transform": "List[RunConfigEgressAllowDomainsValueItemTransformItem]",
+}, total=False)
+
+
+class RunConfigEgressAllowDomainsValueItem(_RunConfigEgressAllowDomainsValueItemMaybe):
+    pass
+
+
+_RunConfigEgressAllowMaybe = TypedDict("_RunConfigEgressAllowMaybe", {
+    "domains": "Optional[Dict[str, List[RunConfigEgressAllowDomainsValueItem]]]",
+    "ips": "Optional[Dict[str, List[Dict[str, Any]]]]",
+}, total=False)
+
+
+class RunConfigEgressAllow(_RunConfigEgressAllowMaybe):
+    pass
+
+
+_RunConfigEgressDenyMaybe = TypedDict("_RunConfigEgressDenyMaybe", {
+    "ips": "Optional[Dict[str, List[Dict[str, Any]]]]",
+}, total=False)
+
+
+class RunConfigEgressDeny(_RunConfigEgressDenyMaybe):
+    pass
+
+
 _RunConfigEgressMaybe = TypedDict("_RunConfigEgressMaybe", {
-    "allow": "Any",
-    "deny": "Any",
+    "allow": "Optional[RunConfigEgressAllow]",
+    "deny": "Optional[RunConfigEgressDeny]",
 }, total=False)
 
 
@@ -4070,16 +4215,6 @@ _SnapshotListReplyAlways = TypedDict("_SnapshotListReplyAlways", {
 
 
 class SnapshotListReply(_SnapshotListReplyAlways):
-    pass
-
-
-_SnapshotCreateReplyAlways = TypedDict("_SnapshotCreateReplyAlways", {
-    "snapshotId": "str",
-    "buildId": "Optional[str]",
-})
-
-
-class SnapshotCreateReply(_SnapshotCreateReplyAlways):
     pass
 
 

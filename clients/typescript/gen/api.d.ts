@@ -135,6 +135,16 @@ export interface VmMade {
   consoleUrl: null;
 }
 
+export type VmCreated = VmMade & ({
+  snapshotId: string | null;
+  ports?: Port[];
+});
+
+export interface SnapshotBuilt {
+  snapshotId: string;
+  buildId: string | null;
+}
+
 export interface Port {
   port: number;
   targetPort: number | null;
@@ -908,6 +918,10 @@ export interface Run {
   scheduleId: string | null;
 }
 
+export type ScheduledRun = RunConfig & {
+  code: string;
+};
+
 export type CronStatus = "queued" | "running" | "succeeded" | "failed" | "retry";
 
 export interface Schedule {
@@ -925,7 +939,7 @@ export interface Schedule {
   updatedAt: string;
   nextRunAt: string | null;
   /** without the values of its variables */
-  runConfig: Record<string, unknown>;
+  runConfig: ScheduledRun;
 }
 
 export interface Attempt {
@@ -1008,8 +1022,17 @@ export interface RunConfig {
   /** not supported */
   proxy?: string | null;
   egress?: {
-    allow?: unknown;
-    deny?: unknown;
+    allow?: {
+      domains?: Record<string, Array<{
+        transform?: Array<{
+          headers?: Record<string, string>;
+        }>;
+      }>> | null;
+      ips?: Record<string, Record<string, unknown>[]> | null;
+    } | null;
+    deny?: {
+      ips?: Record<string, Record<string, unknown>[]> | null;
+    } | null;
   } | null;
   /** keep neither script nor variables, logs and result */
   zeroRetention?: boolean | null;
@@ -1961,10 +1984,10 @@ export interface Calls {
     accountId: string;
     identityId: string | null;
   }>;
-  /** GET /auth/v1/background-requests/{request_id}: Result of a background request; 202 while it is running */
+  /** GET /auth/v1/background-requests/{request_id}: Result of a background request; 202 while it is running. The reply is the one that the request itself would have had. */
   backgroundGet(args: {
     requestId: string;
-  }, options?: CallOptions): Promise<unknown | {
+  }, options?: CallOptions): Promise<VmCreated | SnapshotBuilt | {
     requestId: string;
     status: string;
   }>;
@@ -3075,10 +3098,7 @@ export interface Calls {
     /** then 202, and the result under /auth/v1/background-requests */
     xFreestyleBackgroundAfterSecs?: number;
     body: VmNew & SpecSource & Spec;
-  }, options?: CallOptions): Promise<VmMade & ({
-    snapshotId: string | null;
-    ports?: Port[];
-  }) | {
+  }, options?: CallOptions): Promise<VmCreated | {
     requestId: string;
     status: string;
   }>;
@@ -3528,10 +3548,7 @@ export interface Calls {
     /** then 202, and the result under /auth/v1/background-requests */
     xFreestyleBackgroundAfterSecs?: number;
     body: SnapshotNew & SpecSource & Spec;
-  }, options?: CallOptions): Promise<{
-    snapshotId: string;
-    buildId: string | null;
-  } | {
+  }, options?: CallOptions): Promise<SnapshotBuilt | {
     requestId: string;
     status: string;
   }>;

@@ -63,7 +63,8 @@ DOC(REPLY, "{accountId: string, identityId: string | null}")
 /* its handler is in api/background.c */
 ROUTE(GET, "/auth/v1/background-requests/{request_id}", SCOPE_ACCOUNT, NO_BODY, api_background_get, 0,
       "Result of a background request; 202 while it is running")
-DOC(REPLY, "any")
+DOC(NOTE, "The reply is the one that the request itself would have had.")
+DOC(REPLY, "VmCreated | SnapshotBuilt")
 DOC(REPLY_202, "{requestId: string, status: string}")
 DOC(FAILS, "NOT_FOUND")
 ROUTE(GET, "/observability/v1/logs", SCOPE_ACCOUNT, NO_BODY, api_logs, 0,

@@ -14,7 +14,7 @@ DOC(NOTE, "Without a source it is a copy of the base template, which already run
 DOC(HEADER, "Idempotency-Key?: string =a repeat with the same key gets the first one's result=, x-freestyle-background-after-secs?: int =then 202, and the "
     "result under /auth/v1/background-requests=")
 DOC(BODY, "VmNew & SpecSource & Spec")
-DOC(REPLY, "VmMade & {snapshotId: string | null, ports?: Port[]}")
+DOC(REPLY, "VmCreated")
 DOC(REPLY_202, "{requestId: string, status: string}")
 DOC(FAILS, "CREATE_VM_BAD_REQUEST CREATE_VM_MEM_NOT_POWER_OF_TWO CREATE_VM_VCPU_NOT_POWER_OF_TWO CREATE_VM_ROOTFS_OUT_OF_RANGE "
     "CREATE_VM_MEM_OUT_OF_RANGE CREATE_VM_VCPU_OUT_OF_RANGE VM_SETUP_FAILED VM_START_TIMEOUT VM_EXIT_DURING_START RESUMED_VM_NON_RESPONSIVE "
@@ -269,7 +269,7 @@ ROUTE(POST, "/v1/vms/snapshots", SCOPE_VM_WRITE, SPEC_BODY, api_snapshot_create,
 DOC(HEADER, "Idempotency-Key?: string =a repeat with the same key gets the first one's result=, x-freestyle-background-after-secs?: int =then 202, and the "
     "result under /auth/v1/background-requests=")
 DOC(BODY, "SnapshotNew & SpecSource & Spec")
-DOC(REPLY, "{snapshotId: string, buildId: string | null}")
+DOC(REPLY, "SnapshotBuilt")
 DOC(REPLY_202, "{requestId: string, status: string}")
 DOC(FAILS, "CREATE_SNAPSHOT_BAD_REQUEST SNAPSHOT_SETUP_FAILED SNAPSHOT_LAYER_CREATION_FAILED CREATE_VM_BAD_REQUEST CONFLICT "
     "CONFLICTING_SPEC_SOURCES_ERROR NON_LEAF_LAYER_FIELD_ERROR INVALID_GIT_REPO_SPEC_ERROR INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND "

@@ -89,10 +89,44 @@ test('a command in the background: its output as it comes, and its end', async (
 	await dialog.getByRole('button', { name: 'Close', exact: true }).last().click();
 	await row.getByRole('button', { name: /^More for/ }).click();
 	await b.page.getByRole('menuitem', { name: 'End (SIGTERM)' }).click();
+	await b.page.getByRole('dialog').getByRole('button', { name: 'End', exact: true }).click();
 	await row.getByText('SIGTERM').waitFor();
 	await row.getByRole('button', { name: 'Output' }).click();
 	await b.page.getByRole('dialog').getByText('ended').waitFor();
 	assert.match(await b.page.getByRole('dialog').innerText(), /line <b>1<\/b>\s+line <b>2<\/b>\s+line <b>3<\/b>/);
+	await b.hurt();
+});
+
+test('journals, processes and outputs are text, whatever is in them', async () => {
+	const evil = '<img src=x onerror=window.hacked=1><script>window.hacked=1</script>';
+	await exec(`cat > /etc/systemd/system/talks.service <<'END'
+[Unit]
+Description=${evil}
+[Service]
+ExecStart=/bin/sh -c 'echo "${evil}"; echo "<3>${evil} badly"; exec -a "${evil.replaceAll('=', '-')}" sleep 3000'
+END
+sed -i 's|/bin/sh -c|/bin/bash -c|' /etc/systemd/system/talks.service
+systemctl daemon-reload && systemctl start talks`);
+	await b.go(here('processes'));
+	const row = b.page.getByRole('table', { name: 'Services' }).getByRole('row').filter({ hasText: 'talks' });
+	await row.getByText('active (running)').waitFor();
+	await row.getByRole('button', { name: 'Journal' }).click();
+	const dialog = b.page.getByRole('dialog');
+	await dialog.getByText(evil, { exact: true }).waitFor();
+	assert.equal(await dialog.locator('li.bad span').innerText(), `${evil} badly`);
+	await b.accessible('a journal');
+	await b.shot('journal');
+	await dialog.getByRole('button', { name: 'Close', exact: true }).last().click();
+	await b.page.getByRole('button', { name: 'Show', exact: true }).click();
+	await b.page.getByRole('table', { name: 'All processes' }).getByText('<img src-x').waitFor();
+	assert.equal(await b.page.locator('img[src=x]').count(), 0);
+	await b.hurt();
+	await row.getByRole('button', { name: /^More for/ }).click();
+	await b.page.getByRole('menuitem', { name: 'Stop' }).click();
+	await b.page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+	await until('the service has ended', async () => (await exec('systemctl is-active talks; :')).trim() !== 'active');
+	await row.waitFor({ state: 'detached' });
+	await b.accessible('processes');
 	await b.hurt();
 });
 

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
+import { still } from '../still.mjs';
 import { api, openBrowser, until } from './browser.mjs';
 
 const EVIL = '<img src=x onerror=window.hacked=1><script>window.hacked=1</script>';
@@ -153,6 +154,7 @@ test('the other tabs', async () => {
 	for (const [tab, text] of [['processes', 'systemd-journald'], ['metrics', 'Memory on the host'], ['network', 'refused.example.net'], ['settings', 'When idle'], ['activity', 'changed what it may reach']]) {
 		await b.go(here(tab));
 		await b.page.getByText(text).first().waitFor();
+		await still(b.page, tab);
 		await b.hurt();
 		await b.accessible(tab);
 		await b.shot(`vm-${tab}`);

@@ -32,7 +32,7 @@ export function pageLeaves(): void {
 	leaving = true;
 }
 
-/** twice: it does no harm if the server does it twice, as with every GET and PUT. */
+/** twice: it does no harm if the server does it more than once, as with every GET and PUT. */
 type Init = Omit<RequestInit, 'headers'> & { headers?: Record<string, string>; quiet?: boolean; twice?: boolean };
 
 /** A request with cookie and CSRF header; the reply as it is, error replies too. Throws ApiError only if there is none. */
@@ -47,13 +47,14 @@ async function send(path: string, init: Init = {}): Promise<Response> {
 	let res: Response;
 	const ask = (): Promise<Response> => fetch(path, { ...init, method, headers, credentials: 'same-origin', cache: 'no-store', keepalive: leaving });
 	try {
-		/* What may be done twice is tried twice: browsers drop what is on its way whenever an interface comes or goes, and on
-		 * the host itself one does with every VM. */
-		res = await ask().catch((e) => {
+		/* What may be done twice is tried again: browsers drop what is on its way whenever an interface comes or goes, on the host
+		 * itself one does with every VM, and they notice the same change up to two times, a second or two apart. */
+		const again = (wait: number) => (e: unknown): Promise<Response> => {
 			if (!(init.twice ?? (method === 'GET' || method === 'HEAD' || method === 'PUT')) || init.signal?.aborted || downSince.peek() !== null)
 				throw e;
-			return new Promise<Response>((done) => setTimeout(() => done(ask()), 250));
-		});
+			return new Promise<Response>((done) => setTimeout(() => done(ask()), wait));
+		};
+		res = await ask().catch(again(250)).catch(again(1000));
 	} catch (e) {
 		if (init.signal?.aborted)
 			throw e;

@@ -23,6 +23,8 @@ export interface PandoEvent {
 	sync?: { repoId: string; state: string };
 	domain?: { domain: string; vmId?: string };
 	quota?: { name: string; code: string; limit: number; current: number; requested: number; before: number };
+	run?: { id: string; state?: string };
+	execution?: { id: string; scheduleId: string; status: string };
 	vpc?: { id: string; name?: string | null; reason?: string };
 	[key: string]: unknown;
 }

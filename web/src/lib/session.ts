@@ -67,10 +67,13 @@ export async function loadSession(): Promise<void> {
 	} catch (e) {
 		if (e instanceof ApiError && e.offline || asked !== epoch)
 			return;
-		if (session.peek())
+		if (session.peek()) {
 			sessionEnded(asked);
-		else
-			set(null);
+			return;
+		}
+		/* There is a cookie, but no session any more: the page was loaded again after it had ended. */
+		sessionExpired.value = e instanceof ApiError && e.status === 401 && e.code === 'UNAUTHORIZED';
+		set(null);
 	}
 }
 
@@ -79,7 +82,12 @@ export async function signIn(credential: string): Promise<void> {
 }
 
 export async function signOut(everywhere: boolean): Promise<void> {
-	await api.del(everywhere ? '/v1/sessions' : '/v1/session');
+	try {
+		await api.del(everywhere ? '/v1/sessions' : '/v1/session', undefined, { twice: true });
+	} catch (e) {
+		if (!(e instanceof ApiError && e.status === 401)) /* it has ended already, perhaps by the first of two tries */
+			throw e;
+	}
 	setAndTell(null);
 }
 

@@ -10,7 +10,7 @@ import { useData } from '../lib/state';
 import { Button } from '../ui/Button';
 import { Dialog } from '../ui/Dialog';
 import { Field, Loaded } from '../ui/parts';
-import { failed, notify, undoable } from '../ui/Toast';
+import { confirmOnce, failed, notify, undoable } from '../ui/Toast';
 
 export interface Vm {
 	id: string;
@@ -55,7 +55,8 @@ export async function resume(vm: Vm): Promise<void> {
 	await api.post(url`/v1/vms/${vm.id}/start`);
 }
 export async function stop(vm: Vm): Promise<void> {
-	await api.post(url`/v1/vms/${vm.id}/stop`);
+	if (await confirmOnce(`Shut down ${vmName(vm)}?`, { text: 'What is in its memory ends, its disk is kept. Suspend keeps both.', action: 'Shut down', danger: true }))
+		await api.post(url`/v1/vms/${vm.id}/stop`);
 }
 export function canSuspend(state: string | undefined): boolean {
 	return state === 'running';

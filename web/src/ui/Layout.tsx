@@ -27,6 +27,7 @@ export const nav: NavItem[] = [
 	{ href: '/ui/', title: 'Tree', icon: 'tree', key: 't' },
 	{ href: '/ui/vms', title: 'VMs', icon: 'vms', key: 'v' },
 	{ href: '/ui/git', title: 'Git', icon: 'git', key: 'g' },
+	{ href: '/ui/runs', title: 'Runs', icon: 'runs', key: 'r' },
 	{ href: '/ui/networks', title: 'Networks', icon: 'network', key: 'n' },
 	{ href: '/ui/operate', title: 'Operate', icon: 'operate', key: 'o' },
 	{ href: '/ui/settings', title: 'Settings', icon: 'settings', key: 's' },

@@ -2,13 +2,25 @@
 // Tabs by the ARIA pattern: arrow keys move, only the current tab is in the tab order. The current one is the caller's
 // state (or part of the address: setQuery), so that a reload shows the same.
 import type { ComponentChildren } from 'preact';
-import { useId, useRef } from 'preact/hooks';
+import { useEffect, useId, useRef } from 'preact/hooks';
 
 export interface Tab { key: string; title: ComponentChildren; count?: number | null }
 
 export function Tabs(p: { label: string; tabs: Tab[]; current: string; onChange: (key: string) => void; children?: ComponentChildren; actions?: ComponentChildren }) {
 	const id = useId();
 	const bar = useRef<HTMLDivElement>(null);
+	/* On a narrow screen the bar scrolls: the current tab is in sight. Only the bar, not the page. */
+	useEffect(() => {
+		const b = bar.current as HTMLDivElement;
+		const show = (): void => {
+			const t = b.querySelector<HTMLElement>('[aria-selected=true]');
+			if (t && (t.offsetLeft < b.scrollLeft || t.offsetLeft + t.offsetWidth > b.scrollLeft + b.clientWidth))
+				b.scrollLeft = t.offsetLeft - (b.clientWidth - t.offsetWidth) / 2;
+		};
+		const ro = new ResizeObserver(show); /* calls at once, too */
+		ro.observe(b);
+		return () => ro.disconnect();
+	}, [p.current]);
 	const move = (e: KeyboardEvent): void => {
 		const i = p.tabs.findIndex((t) => t.key === p.current);
 		const n = p.tabs.length;

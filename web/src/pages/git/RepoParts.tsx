@@ -199,10 +199,10 @@ function Permissions({ repo }: { repo: Repo }) {
 				{ key: 'level', title: 'May', cell: (g) => <select aria-label={`What ${g.identity} may do`} value={g.level} onChange={(e) => {
 					api.put(path(g.identity), { permission: e.currentTarget.value }).then(load).catch(failed);
 				}}><option value="read">read</option><option value="write">read and write</option></select> },
-				{ key: 'acts', title: '', cell: (g) => <Button small kind="quiet" icon="trash" label={`Revoke ${g.identity}`} onClick={async () => {
+				{ key: 'acts', title: '', cell: (g) => <Button small kind="quiet" icon="trash" label={`Revoke ${g.identity}`} onClick={() => undoable(`Revoking what ${g.identity} may do`, async () => {
 					await api.del(path(g.identity));
 					await load();
-				}} /> },
+				}, { key: `grant:${repo.id}:${g.identity}` })} /> },
 			]} empty={<Empty title="No identity" commands={[{ title: 'Make one', code: 'pando identity create' }]}>Keys of this account may do everything; identities only what is granted here.</Empty>} />}
 			{all.length > 0 && <form class="row" onSubmit={(e) => {
 				e.preventDefault();

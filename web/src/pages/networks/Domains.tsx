@@ -112,10 +112,10 @@ export function Domains() {
 					<div class="stack pending-domains">{list(d).map((v) => (
 						<div class="note warn" key={v.id}><span><b>{v.domain}</b> waits for this TXT record at <code>_freestyle_custom_hostname.{v.domain}</code>: <code>{v.verificationCode}</code> <CopyButton text={v.verificationCode} label="Copy the value" /></span>
 							<Button small onClick={() => check(v)}>Check now</Button>
-							<Button small kind="quiet" onClick={async () => {
+							<Button small kind="quiet" onClick={() => undoable(`Giving up the verification of ${v.domain}`, async () => {
 								await api.del('/domains/v1/verifications', { domain: v.domain, verificationCode: v.verificationCode });
 								close();
-							}}>Cancel</Button></div>
+							}, { key: `verify:${v.id}` })}>Cancel</Button></div>
 					))}</div>
 				) : null}</Loaded>
 				<Loaded of={domains} what="domains" lines={2}>{(d) => (

@@ -9,6 +9,7 @@ import { Button, CopyButton } from '../../ui/Button';
 import { Dialog } from '../../ui/Dialog';
 import { Ago, Badge, Card, Code, Empty, Field, Loaded, StateBadge } from '../../ui/parts';
 import { QrCode } from '../../ui/QrCode';
+import { word } from '../vm/types';
 import { Table } from '../../ui/Table';
 import { confirmOnce, failed, notify, pending, undoable } from '../../ui/Toast';
 
@@ -84,7 +85,7 @@ function Network({ vpc, names }: { vpc: Vpc; names: Map<string, { name: string |
 			actions={<Button small kind="danger" icon="trash" disabled={busy} title={busy ? 'It still has VMs' : undefined} onClick={remove}>Delete</Button>}>
 			<p class="row tight small muted pad-b"><code>{vpc.vpcId}</code><CopyButton text={vpc.vpcId} label="Copy the id" /></p>
 			<Loaded of={data} what="its members" lines={3}>{(d) => (
-				<Table label={`Members of ${vpc.name ?? vpc.vpcId}`} rows={d.vms} rowKey={(m) => m.vmId} empty={<><p class="muted">No VM is in it. Put one in when you create it:</p><Code text={`curl -X POST ${location.origin}/v1/vms -H "Authorization: Bearer $PANDO_API_KEY" \\\n  -H 'content-type: application/json' -d '{"nics": [{"vpcId": "${vpc.vpcId}"}]}'`} /></>} columns={[
+				<Table label={`Members of ${vpc.name ?? vpc.vpcId}`} rows={d.vms} rowKey={(m) => m.vmId} empty={<><p class="muted">No VM is in it. Put one in when you create it:</p><Code text={`pando vm create --vpc ${word({ id: vpc.vpcId, name: vpc.name })}`} /></>} columns={[
 					{ key: 'ip', title: 'Address', sort: (m) => m.ipv4.split('.').map((x) => x.padStart(3, '0')).join('.'), cell: (m) => <span class="mono">{m.ipv4}</span> },
 					{ key: 'vm', title: 'VM', grow: true, cell: (m) => <a href={url`/ui/vms/${m.vmId}`}>{vmName({ id: m.vmId, name: names.get(m.vmId)?.name })}</a> },
 					{ key: 'state', title: 'State', cell: (m) => names.has(m.vmId) ? <StateBadge state={names.get(m.vmId)?.state} /> : '' },

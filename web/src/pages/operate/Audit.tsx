@@ -2,7 +2,7 @@
 // Who did what: the audit log, newest first, a page at a time.
 import { useState } from 'preact/hooks';
 import { api, messageOf, query } from '../../lib/api';
-import { dateTime } from '../../lib/format';
+import { dateTime, shortId } from '../../lib/format';
 import { useKeyNames } from '../../lib/keynames';
 import { useData } from '../../lib/state';
 import { Button } from '../../ui/Button';
@@ -33,7 +33,7 @@ export function Audit() {
 		}
 	};
 	return (
-		<Card title="Audit log" actions={<input type="search" placeholder="Id of a VM, key, account…" aria-label="Target" value={target} onInput={(e) => setTarget(e.currentTarget.value)} />}>
+		<Card title="Audit log" actions={<input type="search" class="audit-find" placeholder="Id of a VM, key, account…" aria-label="Target" value={target} onInput={(e) => setTarget(e.currentTarget.value)} />}>
 			<Loaded of={data} what="the audit log">{(d) => {
 				const seen = new Set(d.records.map((r) => r.id));
 				const rows = [...d.records, ...extra.records.filter((r) => !seen.has(r.id))];
@@ -41,10 +41,10 @@ export function Audit() {
 					<>
 						<Table label="Audit log" rows={rows} page={2000} rowKey={(r) => String(r.id)} empty={<Empty title="Nothing was recorded">Each change through the API is recorded with who asked for it, and so is each refusal.</Empty>} columns={[
 							{ key: 'at', title: 'When', cell: (r) => <span class="nowrap">{dateTime(r.at)}</span> },
-							{ key: 'what', title: 'What', grow: true, cell: (r) => <span class="mono">{r.method} {r.route}</span> },
-							{ key: 'target', title: 'Target', cell: (r) => <span class="mono">{r.target ?? ''}</span> },
+							{ key: 'what', title: 'What', cell: (r) => <span class="mono audit-what" title={`${r.method} ${r.route}`}>{r.method} {r.route}</span> },
+							{ key: 'target', title: 'Target', grow: true, cell: (r) => <span class="mono" title={r.target ?? undefined}>{r.target ?? '–'}</span> },
 							{ key: 'status', title: 'Result', cell: (r) => <Badge kind={r.status < 400 ? 'good' : r.status < 500 ? 'warn' : 'bad'} title={r.traceId}>{r.status}{r.code ? ` ${r.code}` : ''}{r.repeated ? ` ×${r.repeated + 1}` : ''}</Badge> },
-							{ key: 'who', title: 'Who', hideNarrow: true, cell: (r) => r.keyId && !r.identityId && keyName(r.keyId) !== r.keyId ? <span class="nowrap" title={r.keyId}>{keyName(r.keyId)}</span> : <span class="mono small">{r.identityId ?? r.keyId ?? r.accountId ?? 'nobody'}</span> },
+							{ key: 'who', title: 'Who', hideNarrow: true, cell: (r) => r.keyId && !r.identityId && keyName(r.keyId) !== r.keyId ? <span class="nowrap" title={r.keyId}>{keyName(r.keyId)}</span> : <span class="mono small" title={r.identityId ?? r.keyId ?? r.accountId ?? undefined}>{shortId(r.identityId ?? r.keyId ?? r.accountId ?? 'nobody', 14)}</span> },
 							{ key: 'remote', title: 'From', hideNarrow: true, cell: (r) => <span class="mono small">{r.remote}</span> },
 						]} />
 						{d.records.length >= PAGE && !extra.end && <div class="row more-rows"><Button onClick={more}>Older</Button></div>}

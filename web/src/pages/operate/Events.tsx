@@ -68,6 +68,10 @@ function about(e: PandoEvent): { text: string; href?: string } {
 	const repo = e.delivery ?? e.sync;
 	if (repo)
 		return { text: `${repo.repoId}: ${repo.state}`, href: url`/ui/git/${repo.repoId}` };
+	if (e.run)
+		return { text: e.run.id, href: url`/ui/runs/run/${e.run.id}` };
+	if (e.execution)
+		return { text: `${e.execution.scheduleId}: ${e.execution.status}`, href: url`/ui/runs/schedule/${e.execution.scheduleId}` };
 	if (e.domain)
 		return { text: e.domain.domain };
 	if (e.vpc)

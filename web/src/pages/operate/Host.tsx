@@ -2,7 +2,7 @@
 // The host: what is wrong and what to do, load, memory split into what it is, pool, an hour of plots, latencies.
 import { useMemo } from 'preact/hooks';
 import { bytes, count, duration, percent, plural, rate, seconds } from '../../lib/format';
-import { useData } from '../../lib/state';
+import { useData, type Data } from '../../lib/state';
 import { Icon } from '../../ui/Icon';
 import { Card, Loaded, Progress, Stat } from '../../ui/parts';
 import { Plot } from '../../ui/Plot';
@@ -60,8 +60,7 @@ function MemorySplit({ m }: { m: HostInfo['memory'] }) {
 	);
 }
 
-function Plots() {
-	const history = useData<History>('/v1/host/history', { poll: 15_000 });
+function Plots({ history }: { history: Data<History> }) {
 	return <Loaded of={history} what="the host's last hour" height={190}>{(h) => <HistoryPlots h={h} />}</Loaded>;
 }
 
@@ -120,6 +119,10 @@ function Latencies() {
 
 export function Host() {
 	const host = useData<HostInfo>('/v1/host', { poll: 5000, on: ['vm.*'], every: 3000 });
+	const history = useData<History>('/v1/host/history', { poll: 15_000 });
+	/* What is below comes when the height of what is above is known: nothing is pushed down. */
+	const above = host.data !== null || host.error !== null;
+	const middle = above && (history.data !== null || history.error !== null);
 	return (
 		<div class="stack">
 			<Loaded of={host} what="figures of the host" height={260}>{(h) => {
@@ -134,7 +137,7 @@ export function Host() {
 							<Stat label="Memory free" value={bytes(h.memory.availableBytes ?? h.memory.freeBytes)} sub={`of ${bytes(h.memory.totalBytes)}`} />
 							<Stat label="Disk free" value={bytes(h.disk.freeBytes)} sub={size ? `of ${bytes(size)}${h.disk.layerBytes !== undefined ? `, ${bytes(h.disk.layerBytes)} in ${plural(h.disk.layers ?? 0, 'layer')}` : ''}` : undefined} />
 							<Stat label="VMs" value={count(h.vms.byState['running'] ?? 0)} sub={`running${h.vms.runningMax ? ` of ${h.vms.runningMax}` : ''}${states.filter(([s]) => s !== 'running').map(([s, n]) => `, ${n} ${s}`).join('')}`} />
-							<Stat label="Ready in the pool" value={h.pool.wanted !== undefined ? `${h.pool.ready} of ${h.pool.wanted}` : h.pool.ready} sub={h.pool.trouble ?? (tries ? `served ${percent((h.pool.given ?? 0) / tries * 100)} of ${count(tries)} creates` : 'no creates yet')} />
+							<Stat label="Ready in the pool" value={h.pool.wanted === 0 && !h.pool.ready ? 'none' : h.pool.wanted !== undefined ? `${h.pool.ready} of ${h.pool.wanted}` : h.pool.ready} sub={h.pool.trouble ?? (h.pool.wanted === 0 ? 'none are wanted' : tries ? `served ${percent((h.pool.given ?? 0) / tries * 100)} of ${count(tries)} creates` : 'no creates yet')} />
 							<Stat label="Up" value={duration(h.uptimeSeconds)} sub={`${h.version}${h.accel ? `, ${h.accel}` : ''}`} />
 						</div></Card>
 						<div class="grid">
@@ -151,8 +154,8 @@ export function Host() {
 					</>
 				);
 			}}</Loaded>
-			<Plots />
-			<Latencies />
+			{above && <Plots history={history} />}
+			{middle && <Latencies />}
 		</div>
 	);
 }

@@ -9,7 +9,7 @@ import { Dialog } from '../../ui/Dialog';
 import { Menu } from '../../ui/Menu';
 import { Ago, Badge, Card, Empty, Field, Loaded } from '../../ui/parts';
 import { Table } from '../../ui/Table';
-import { confirmOnce, failed, notify } from '../../ui/Toast';
+import { confirmOnce, failed, notify, pending, undoable } from '../../ui/Toast';
 import { AnsiText } from './AnsiText';
 import { plainTitle } from './ansi';
 import { runIn } from './Files';
@@ -58,6 +58,11 @@ function Output({ vmId, process, onClose }: { vmId: string; process: Process; on
 	);
 }
 
+const verb = (signal: string): string => signal === 'KILL' ? 'Kill' : 'End';
+
+/* Of a service that systemd has not loaded it knows no state: it does not run. */
+const stateOf = (s: Service): string => s.activeState ?? 'inactive';
+
 interface LogLine { message: string; timestamp: string; priority?: number | null; unit?: string | null }
 
 function Journal({ vmId, service, onClose }: { vmId: string; service: string; onClose(): void }) {
@@ -87,7 +92,7 @@ function All({ vm }: { vm: Vm }) {
 	const [list, setList] = useState<Ps[] | null>(null);
 	const load = async (): Promise<void> => setList(parsePs((await runIn(vm.id, 'ps -eo pid,user,pcpu,pmem,rss,time,args --sort=-pcpu ww | head -300')).stdout));
 	const kill = async (p: Ps, signal: string): Promise<void> => {
-		if (signal === 'KILL' && !await confirmOnce(`Kill process ${p.pid}?`, { text: plainTitle(p.command, 200), action: 'Kill', danger: true }))
+		if (signal !== 'INT' && !await confirmOnce(`${verb(signal)} process ${p.pid}?`, { text: plainTitle(p.command, 200), action: verb(signal), danger: true }))
 			return;
 		const r = await runIn(vm.id, `kill -${signal} ${Number(p.pid)}`);
 		if (r.statusCode !== 0)
@@ -139,7 +144,7 @@ export function Processes({ vm, onWake }: { vm: Vm; onWake: () => Promise<unknow
 	if (!up)
 		return <Empty icon="list" title={`The VM is ${vm.state}`} action={<Button kind="primary" icon="resume" onClick={onWake}>{vm.state === 'stopped' ? 'Start it' : 'Resume it'}</Button>}>Its processes {vm.state === 'stopped' ? 'ended when it was stopped.' : 'go on when it is resumed.'}</Empty>;
 	const signal = async (p: Process, name: string): Promise<void> => {
-		if (name === 'KILL' && !await confirmOnce(`Kill ${p.processId}?`, { text: plainTitle(p.command, 200), action: 'Kill', danger: true }))
+		if (name !== 'INT' && !await confirmOnce(`${verb(name)} ${p.processId}?`, { text: plainTitle(p.command, 200), action: verb(name), danger: true }))
 			return;
 		await api.post(`${base}/processes/${p.processId}/signal`, { signal: name });
 		await list.reload();
@@ -155,7 +160,7 @@ export function Processes({ vm, onWake }: { vm: Vm; onWake: () => Promise<unknow
 	return (
 		<div class="stack">
 			<Card title="Commands" actions={<Button small icon="plus" onClick={() => setRunning(true)}>Run in the background</Button>}>
-				<Loaded of={list} what="the processes">{(d) => <Table label="Commands" rows={d.processes} rowKey={(p) => p.processId} columns={[
+				<Loaded of={list} what="the processes">{(d) => <Table label="Commands" rows={d.processes} rowKey={(p) => p.processId} rowClass={(p) => pending.value.has(`process:${p.processId}`) ? 'going' : undefined} columns={[
 					{ key: 'id', title: 'Id', cell: (p) => <span class="mono">{p.processId}</span> },
 					{ key: 'state', title: 'State', cell: (p) => p.running ? <Badge kind="good">{p.attached ? 'running, attached' : 'running'}</Badge> : p.statusCode === 0 ? <Badge>done</Badge> : <Badge kind="bad">{p.signal ?? `exit ${p.statusCode}`}{p.timedOut ? ', timed out' : ''}</Badge> },
 					{ key: 'command', title: 'Command', cell: (p) => <span class="mono" title={p.command.slice(0, 1000)}>{p.command}</span>, grow: true },
@@ -164,16 +169,16 @@ export function Processes({ vm, onWake }: { vm: Vm; onWake: () => Promise<unknow
 					{ key: 'acts', title: '', cell: (p) => <div class="row end">
 						<Button small onClick={() => setFollowing(p)}>Output</Button>
 						<Menu label={`More for ${p.processId}`} items={p.running ? [{ label: 'Interrupt (SIGINT)', run: () => signal(p, 'INT') }, { label: 'End (SIGTERM)', run: () => signal(p, 'TERM') }, { label: 'Kill (SIGKILL)', danger: true, run: () => signal(p, 'KILL') }]
-							: [{ label: 'Remove from the list', icon: 'trash', run: async () => {
+							: [{ label: 'Remove from the list', icon: 'trash', run: () => undoable(`Removing ${p.processId} and its output`, async () => {
 								await api.del(`${base}/processes/${p.processId}`);
 								await list.reload();
-							} }]} /></div> },
+							}, { key: `process:${p.processId}` }) }]} /></div> },
 				]} empty={<Empty title="No commands" commands={[{ title: 'Run one that outlives this page', code: `POST ${base}/exec {"command":"make -j4","detach":true}` }]}>Commands run with <code>exec</code> are here while they run, detached ones also after they ended.</Empty>} />}</Loaded>
 			</Card>
 			<Card title="Services" actions={<label class="check"><input type="checkbox" checked={every} onChange={(e) => setEvery(e.currentTarget.checked)} /> inactive ones, too</label>}>
-				<Loaded of={services} what="the services" lines={8}>{(d) => <Table label="Services" page={60} order="name" rowKey={(s) => s.name} rows={d.services.filter((s) => every || (s.activeState !== 'inactive' && s.loadState !== 'not-found'))} columns={[
-					{ key: 'name', title: 'Service', cell: (s) => <b>{s.name}</b>, sort: (s) => s.name },
-					{ key: 'state', title: 'State', cell: (s) => <Badge kind={s.activeState === 'active' ? 'good' : s.activeState === 'failed' ? 'bad' : 'plain'}>{s.activeState}{s.subState ? ` (${s.subState})` : ''}</Badge>, sort: (s) => s.activeState ?? '' },
+				<Loaded of={services} what="the services" lines={8}>{(d) => <Table label="Services" page={60} order="name" rowKey={(s) => s.name} rows={d.services.filter((s) => every || (stateOf(s) !== 'inactive' && s.loadState !== 'not-found'))} columns={[
+					{ key: 'name', title: 'Service', cell: (s) => <b class={s.name.length < 40 ? 'nowrap' : 'wrap'}>{s.name}</b>, sort: (s) => s.name },
+					{ key: 'state', title: 'State', cell: (s) => <Badge kind={s.activeState === 'active' ? 'good' : s.activeState === 'failed' ? 'bad' : 'plain'}>{stateOf(s)}{s.subState ? ` (${s.subState})` : ''}</Badge>, sort: stateOf },
 					{ key: 'what', title: 'Description', cell: (s) => s.description, grow: true, hideNarrow: true },
 					{ key: 'acts', title: '', cell: (s) => <div class="row end"><Button small onClick={() => setJournal(s.name)}>Journal</Button>
 						<Menu label={`More for ${s.name}`} items={[s.activeState === 'active' ? { label: 'Restart', icon: 'refresh', run: () => unit('restart', s.name) } : { label: 'Start', icon: 'resume', run: () => unit('start', s.name) },

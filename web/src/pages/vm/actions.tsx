@@ -16,10 +16,7 @@ const at = (vm: { id: string }): string => `/v1/vms/${encodeURIComponent(vm.id)}
 export const wake = (vm: Vm): Promise<unknown> => api.post(`${at(vm)}/start`);
 export const suspend = (vm: Vm): Promise<unknown> => api.post(`${at(vm)}/suspend`, undefined);
 
-export async function stop(vm: Vm): Promise<void> {
-	if (await confirmOnce(`Stop ${vmName(vm)}?`, { text: 'It is shut down: what is in its memory ends, its disk is kept. Suspend keeps both.', action: 'Stop', danger: true }))
-		await api.post(`${at(vm)}/stop`, undefined);
-}
+export { stop } from '../acts';
 
 export async function kill(vm: Vm): Promise<void> {
 	if (await confirmOnce(`Kill ${vmName(vm)}?`, { text: 'It ends at once, without a shutdown: what was not written to its disk is lost.', action: 'Kill', danger: true }))
