@@ -37,6 +37,7 @@
 #include "net/gate.h"
 #include "peer/peer.h"
 #include "ports/ports.h"
+#include "store/store_node.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -469,6 +470,24 @@ static void front_freep(struct front **f)
 	front_free(*f);
 }
 
+/* One CA for all nodes: whoever comes first has made it. */
+static int share_ca(struct front *f, struct err *err)
+{
+	autowipe char *key = NULL, *shared_key = NULL;
+	autofree char *cert = NULL, *shared = NULL;
+	int r;
+
+	if (!f->peers)
+		return 0;
+	if ((r = certs_ca_export(f->certs, &key, &cert, err)) < 0 ||
+	    (r = store_node_shared(f->store, "edge-ca", key, cert, &shared_key, &shared, err)) < 0)
+		return r;
+	if (strcmp(cert, shared) == 0)
+		return 0;
+	log_info("certificates: the local CA is that of the other nodes from now on");
+	return certs_ca_replace(f->certs, shared_key, shared, err);
+}
+
 /* The CA that guests are to trust. */
 static int give_ca(struct front *f, struct err *err)
 {
@@ -519,7 +538,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open_sealed(dir, suffixes, ARRAY_SIZE(suffixes), store_secrets(store),
 	                           &f->certs, err)) < 0 ||
-	    (r = give_ca(f, err)) < 0 ||
+	    (r = share_ca(f, err)) < 0 || (r = give_ca(f, err)) < 0 ||
 	    (*conf->tls_cert && (r = certs_give(f->certs, conf->tls_cert, conf->tls_key, err)) < 0))
 		return r;
 	public_find(conf->public_address, f->tls_fd >= 0 ? f->tls_fd : f->http_fd, &f->public);
