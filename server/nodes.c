@@ -31,7 +31,7 @@ static struct {
 	struct auth *auth;
 	struct mutex lock;
 	struct front *front GUARDED_BY(lock); /* or NULL */
-} parts; /* weak; from nodes_begin() to the end of the node */
+} parts;                                      /* weak; from nodes_begin() to the end of the node */
 
 int nodes_store(const struct conf *c, struct nodes_self *ret_self, struct store **ret,
                 struct err *err)

@@ -96,7 +96,8 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 	}
 	r = show(req, err);
 	/* The node that passed it on knows the key; it may be that new. */
-	if (r == -EACCES && *req->node && !has_ticket_only(req) && auth_refresh(deps_of(req)->auth, err) == 0) {
+	if (r == -EACCES && *req->node && !has_ticket_only(req) &&
+	    auth_refresh(deps_of(req)->auth, err) == 0) {
 		*err = (struct err){ 0 };
 		r = show(req, err);
 	}
@@ -114,11 +115,12 @@ static int check_rate(struct request *req, struct err *err)
 	char net[SOCK_NET_SIZE];
 
 	/* Those that another node has passed on were counted there. */
-	if (!rate || *req->node || rate_take(rate,
-	                       !known      ? sock_net_text(request_remote(req), net)
-	                       : *who->key ? who->key
-	                                   : who->account,
-	                       &a))
+	if (!rate || *req->node ||
+	    rate_take(rate,
+	              !known      ? sock_net_text(request_remote(req), net)
+	              : *who->key ? who->key
+	                          : who->account,
+	              &a))
 		return 0;
 	req->quiet = true;
 	err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,

@@ -31,8 +31,9 @@
 #include "base/log.h"
 #include "vm/vmm.h"
 
-#define RETRY_S 3        /* told to those whose owner cannot be reached */
-#define CHUNK_LINE 16    /* bytes of a chunk's size in hex, and its line's end */
+#define RETRY_S 3     /* told to those whose owner cannot be reached */
+#define ROOM_MB 512   /* with less free memory nothing new is made here */
+#define CHUNK_LINE 16 /* bytes of a chunk's size in hex, and its line's end */
 #define VM_PATH "/v1/vms/{vm_id}"
 
 /* ---- where ---- */
@@ -45,7 +46,7 @@ static bool makes_something(const struct request *req)
 }
 
 /* The snapshot that it starts from may be at home elsewhere; else it goes where there is room, if
- * this node takes nothing new. */
+ * this node takes nothing new, or has none. */
 static struct place place_of_new(struct request *req, struct err *err)
 {
 	struct peers *peers = deps_of(req)->peers;
@@ -65,7 +66,9 @@ static struct place place_of_new(struct request *req, struct err *err)
 	    vmm_snapshot_elsewhere(deps_of(req)->vmm, snapshot, home))
 		return place_of_node(peers, home, err);
 	if (vmm_draining(deps_of(req)->vmm))
-		place_for_new(peers, &ret);
+		place_for_new(peers, /* min_mb= */ 0, &ret);
+	else if (vmm_room_mb(deps_of(req)->vmm) < ROOM_MB)
+		place_for_new(peers, ROOM_MB, &ret);
 	return ret;
 }
 
@@ -115,9 +118,9 @@ static void put_field(void *ctx, const char *name, const char *value)
 {
 	/* About the connection, or said anew; or what only nodes and our own edge may say. */
 	static const char *const dropped[] = {
-		"Connection",  "Keep-Alive",     "Proxy-Connection", "TE",
-		"Trailer",     "Upgrade",        "Transfer-Encoding", "Content-Length",
-		"Expect",      "X-Forwarded-For", "X-Pando-Edge",     "X-Pando-Vm",
+		"Connection", "Keep-Alive",      "Proxy-Connection",  "TE",
+		"Trailer",    "Upgrade",         "Transfer-Encoding", "Content-Length",
+		"Expect",     "X-Forwarded-For", "X-Pando-Edge",      "X-Pando-Vm",
 	};
 	struct head *h = ctx;
 
@@ -180,8 +183,7 @@ static int failed(int r, struct err *err)
 }
 
 /* One attempt, up to the head of the reply. */
-static int attempt(struct cross *f, const char *more, const char *skip, bool fresh,
-                   struct err *err)
+static int attempt(struct cross *f, const char *more, const char *skip, bool fresh, struct err *err)
 {
 	autobuf struct buf head = { 0 };
 	const char *body = NULL;
@@ -224,7 +226,7 @@ static bool has_moved(const struct cross *f)
 }
 
 int cross_to(struct request *req, struct reply *res, const char *node, const char *more,
-               const char *skip, struct err *err)
+             const char *skip, struct err *err)
 {
 	AUTO(cross_freep) struct cross *f = cross_new(req, node);
 	int r;
@@ -259,11 +261,12 @@ static int begin_stream(struct request *req, struct err *err)
 	f->streaming = true;
 	f->chunked = !length;
 	f->expects = request_header(req, "Expect");
-	put_head(f, f->expects ? "Expect: 100-continue\r\n" : "", NULL, length ? strtoull(length, NULL, 10) : 0, &head);
+	put_head(f, f->expects ? "Expect: 100-continue\r\n" : "", NULL,
+	         length ? strtoull(length, NULL, 10) : 0, &head);
 	if (head.failed)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = peer_get(deps_of(req)->peers, f->node, /* fresh= */ false, &f->c, &f->used,
-	                  err)) < 0 ||
+	if ((r = peer_get(deps_of(req)->peers, f->node, /* fresh= */ false, &f->c, &f->used, err)) <
+	            0 ||
 	    (r = peer_write(f->c, head.p, head.len, err)) < 0 ||
 	    (f->expects && (r = cross_head(f, err)) < 0))
 		return failed(r, err);
@@ -318,13 +321,12 @@ static void drop_stream(void *ctx)
 
 static const struct intake stream_intake = { open_stream, stream_data, drop_stream };
 
-int cross_intake(struct request *req, const struct intake **intake, struct err *err)
+void cross_intake(struct request *req, const struct intake **intake)
 {
 	struct err unused = { 0 };
 
 	if (!*req->node && where(req, &unused).kind != PLACE_HERE)
 		*intake = &stream_intake;
-	return 0;
 }
 
 static int end_stream(struct request *req, struct reply *res, struct err *err)

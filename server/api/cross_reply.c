@@ -121,8 +121,7 @@ int cross_head(struct cross *f, struct err *err)
 	buf_put(&f->text, f->in.p + f->at, f->head.len);
 	f->at += f->head.len;
 	f->scan = 0;
-	if (f->text.failed ||
-	    h1_response(f->text.p, f->text.len, &f->scan, to_head, &f->head) != 1)
+	if (f->text.failed || h1_response(f->text.p, f->text.len, &f->scan, to_head, &f->head) != 1)
 		return err_set(err, -ENOMEM, "out of memory");
 	f->framing = f->head.framing;
 	f->length = f->head.length;
@@ -215,10 +214,14 @@ static const char *field(const struct cross *f, const char *name, char *dst, siz
 static bool is_ours(const struct h1_head *h, const struct h1_field *v)
 {
 	static const struct h1_text ours[] = {
-		H1_TEXT("Content-Length"),         H1_TEXT("Content-Type"),
-		H1_TEXT("Date"),                   H1_TEXT("Cache-Control"),
-		H1_TEXT("X-Freestyle-Trace-Id"),   H1_TEXT("X-Content-Type-Options"),
-		H1_TEXT("Sec-WebSocket-Accept"),   H1_TEXT(NODE_MOVED),
+		H1_TEXT("Content-Length"),
+		H1_TEXT("Content-Type"),
+		H1_TEXT("Date"),
+		H1_TEXT("Cache-Control"),
+		H1_TEXT("X-Freestyle-Trace-Id"),
+		H1_TEXT("X-Content-Type-Options"),
+		H1_TEXT("Sec-WebSocket-Accept"),
+		H1_TEXT(NODE_MOVED),
 		H1_TEXT("Vary"),
 	};
 
@@ -314,7 +317,7 @@ int cross_refusal(struct cross *f, struct err *err)
 
 struct terminal_way {
 	struct upgrade up; /* first */
-	struct cross *f; /* owned */
+	struct cross *f;   /* owned */
 };
 
 static void terminal_run(struct upgrade *u, int fd, const void *early, size_t n_early)
@@ -361,7 +364,8 @@ static int answer_stream(struct cross *f_consume, struct reply *res, const char 
 	bool events = strncasecmp(type, "text/event-stream", 17) == 0;
 
 	return reply_flow(f_consume->req, res, events ? &events_ops : &flow_ops, f_consume,
-	                  f_consume->framing == H1_BODY_LENGTH ? f_consume->length : OUTFLOW_UNKNOWN,
+	                  f_consume->framing == H1_BODY_LENGTH ? f_consume->length
+	                                                       : OUTFLOW_UNKNOWN,
 	                  type, err);
 }
 
@@ -384,8 +388,8 @@ int cross_answer(struct cross *f_consume, struct reply *res, struct err *err)
 		return answer_upgrade(TAKE_PTR(f), res, err);
 	if (whole && (r = answer_whole(f, res, type, err)) < 0)
 		return r;
-	if (!whole && (r = answer_stream(TAKE_PTR(f), res,
-	                                 type ? type : "application/octet-stream", err)) < 0)
+	if (!whole && (r = answer_stream(TAKE_PTR(f), res, type ? type : "application/octet-stream",
+	                                 err)) < 0)
 		return r;
 	res->status = weak->head.status;
 	if (field(weak, "Cache-Control", cache, sizeof(cache)))

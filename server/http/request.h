@@ -89,8 +89,8 @@ struct request {
 	struct err refusal;
 	const struct intake *taker; /* static; of a body that is passed on, once it is opened */
 	void *intake;               /* owned: what it opened */
-	struct upgrade *upgrade;  /* owned; takes over the connection once 101 was sent */
-	struct route_match match; /* last: its text is large and not cleared, see request.c */
+	struct upgrade *upgrade;    /* owned; takes over the connection once 101 was sent */
+	struct route_match match;   /* last: its text is large and not cleared, see request.c */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
@@ -125,7 +125,7 @@ const char *request_origin(const struct request *req);
 /* What a request to another node needs of this one: node.c. */
 #define NODE_CLIENT "X-Pando-Node-Client" /* address of the client */
 #define NODE_TRACE "X-Pando-Node-Trace"
-#define NODE_VM "X-Pando-Node-Vm" /* the VM that sent it through the edge */
+#define NODE_VM "X-Pando-Node-Vm"       /* the VM that sent it through the edge */
 #define NODE_MOVED "X-Pando-Node-Moved" /* in a reply: this node does not have it any more */
 /* Path and query, encoded anew. */
 void request_target_text(struct request *req, struct buf *out);

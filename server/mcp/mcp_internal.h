@@ -69,8 +69,7 @@ int mcp_version_parse(const char *s); /* or -EINVAL */
 
 struct mcp;
 int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version v,
-                     const char *node,
-                     char ret[MCP_SESSION_SIZE], struct err *err);
+                     const char *node, char ret[MCP_SESSION_SIZE], struct err *err);
 /* -ENOENT for one that ended, never existed, or belongs to another caller. */
 int mcp_session_use(struct mcp *m, const struct auth_who *who, const char *id,
                     enum mcp_version *ret);

@@ -139,8 +139,8 @@ int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version
 		return err_set(err, -ENOMEM, "out of memory");
 	random_bytes(random, sizeof(random));
 	hex_encode(random, sizeof(random), s->id);
-	snprintf(s->id + MCP_SESSION_HEX, sizeof(s->id) - MCP_SESSION_HEX, "%s%s",
-	         *node ? "-" : "", node);
+	snprintf(s->id + MCP_SESSION_HEX, sizeof(s->id) - MCP_SESSION_HEX, "%s%s", *node ? "-" : "",
+	         node);
 	snprintf(s->account, sizeof(s->account), "%s", who->account);
 	snprintf(s->identity, sizeof(s->identity), "%s", who->identity);
 	s->version = v;

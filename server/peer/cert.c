@@ -98,8 +98,7 @@ static int make_ca(struct store_ca *ca, struct err *err)
 	AUTO(bio_freep) BIO *k = BIO_new(BIO_s_secmem());
 	AUTO(bio_freep) BIO *c = BIO_new(BIO_s_mem());
 
-	if (!key || !cert || !k || !c ||
-	    !begin(cert, key, CA_DAYS * 86400L, "Pando cluster CA") ||
+	if (!key || !cert || !k || !c || !begin(cert, key, CA_DAYS * 86400L, "Pando cluster CA") ||
 	    X509_set_issuer_name(cert, X509_get_subject_name(cert)) != 1 ||
 	    !add_ext(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
 	    !add_ext(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") ||
@@ -112,8 +111,7 @@ static int make_ca(struct store_ca *ca, struct err *err)
 	return 0;
 }
 
-static int read_ca(const struct store_ca *ca, EVP_PKEY **ret_key, X509 **ret_cert,
-                   struct err *err)
+static int read_ca(const struct store_ca *ca, EVP_PKEY **ret_key, X509 **ret_cert, struct err *err)
 {
 	AUTO(bio_freep) BIO *k = BIO_new_mem_buf(ca->key, -1);
 	AUTO(bio_freep) BIO *c = BIO_new_mem_buf(ca->cert, -1);
@@ -154,8 +152,7 @@ static bool set_up(SSL_CTX *ctx, X509 *cert, EVP_PKEY *key, X509 *ca)
 {
 	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 	SSL_CTX_set_verify_depth(ctx, 1);
-	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
-	                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 	                              SSL_MODE_RELEASE_BUFFERS);
 	/* Every connection shows a certificate, so none outlives its node's membership. */
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);

@@ -75,8 +75,8 @@ struct place place_of_vm(struct peers *p, const char *vm, struct err *err);
 /* Something that the node with that id has; "": this one, or none. */
 struct place place_of_node(struct peers *p, const char *node, struct err *err);
 struct place place_of_repo(struct peers *p, const char *repo, struct err *err);
-/* Another node for something new; false: there is none. */
-bool place_for_new(struct peers *p, struct place *ret);
+/* Another node for something new, with so much free memory; false: there is none. */
+bool place_for_new(struct peers *p, uint32_t min_mb, struct place *ret);
 
 /* ---- connections that this node makes: peers.c, socket.c, tls.c ---- */
 
@@ -106,7 +106,8 @@ bool peer_alive(const struct peer *c, struct err *err);
 void peer_relay(struct peer *c, int fd);
 
 struct peers_counts {
-	unsigned in, out, idle; /* connections of others; those made here, and unused ones of these */
+	unsigned in, out,
+	        idle; /* connections of others; those made here, and unused ones of these */
 	uint64_t made, refused; /* connections made here; those of others that were refused */
 	int64_t cert_until_s;   /* wall clock */
 };

@@ -11,15 +11,15 @@
 #include "base/lock.h"
 #include "peer/peer.h"
 
-#define PEER_OUT_MAX 1024 /* connections that this node makes, */
-#define PEER_IN_MAX 1024  /* and that it answers, */
-#define PEER_NEW_MAX 64   /* of these without a certificate yet */
-#define PEER_IDLE_MAX 64  /* kept for the next request, */
+#define PEER_OUT_MAX 1024  /* connections that this node makes, */
+#define PEER_IN_MAX 1024   /* and that it answers, */
+#define PEER_NEW_MAX 64    /* of these without a certificate yet */
+#define PEER_IDLE_MAX 64   /* kept for the next request, */
 #define PEER_IDLE_MS 20000 /* for so long: an owner closes them after a minute */
 #define CONNECT_MS 4000    /* to a node that lives */
 #define HANDSHAKE_MS 5000
-#define LOOK_MS 1000       /* between two looks whether the other node lives */
-#define STALL_MS 300000    /* for the other node to take the next bytes */
+#define LOOK_MS 1000    /* between two looks whether the other node lives */
+#define STALL_MS 300000 /* for the other node to take the next bytes */
 #define RELAY_BYTES (32u << 10)
 #define STACK_SIZE (256u << 10)
 
@@ -29,8 +29,8 @@ enum peer_use { PEER_REQUESTS, PEER_SOCKET, PEER_USE_MAX };
 struct peer {
 	struct peer *next; /* in the pool */
 	struct peers *peers;
-	SSL *ssl;  /* owned */
-	int fd;    /* owned */
+	SSL *ssl; /* owned */
+	int fd;   /* owned */
 	char node[ID_SIZE];
 	enum peer_use use;
 	bool ours;     /* made here: counted among those */
@@ -51,7 +51,7 @@ struct peers {
 	            struct err *err) GUARDED_BY(lock);
 	void *open_ctx GUARDED_BY(lock);
 	unsigned opening GUARDED_BY(lock); /* calls of open() */
-	SSL_CTX *ctx GUARDED_BY(lock); /* owned; with the certificate in use */
+	SSL_CTX *ctx GUARDED_BY(lock);     /* owned; with the certificate in use */
 	time_t renew_at GUARDED_BY(lock), until GUARDED_BY(lock);
 	struct peer *idle GUARDED_BY(lock); /* owned; used last first */
 	unsigned n_idle GUARDED_BY(lock), n_in GUARDED_BY(lock), n_new GUARDED_BY(lock);

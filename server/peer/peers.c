@@ -289,9 +289,10 @@ static int dial(struct peers *p, const char *node, enum peer_use use, struct pee
 	if (strcmp((*ret)->node, node) == 0)
 		return 0;
 	*ret = peer_drop(*ret);
-	return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
-	               "at %s, the address of node '%s', is another one: try again in a few seconds",
-	               address, name);
+	return err_tag(
+	        err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+	        "at %s, the address of node '%s', is another one: try again in a few seconds",
+	        address, name);
 }
 
 int peer_get(struct peers *p, const char *node, bool fresh, struct peer **ret, bool *ret_used,

@@ -23,8 +23,8 @@ struct place place_of_node(struct peers *p, const char *node, struct err *err)
 
 	if (!p || !*node || strcmp(node, node_id(p->conf.node)) == 0)
 		return ret;
-	ret.kind = node_address(p->conf.node, node, address, name, err) == 0 ? PLACE_NODE
-	                                                                     : PLACE_GONE;
+	ret.kind =
+	        node_address(p->conf.node, node, address, name, err) == 0 ? PLACE_NODE : PLACE_GONE;
 	snprintf(ret.node, sizeof(ret.node), "%s", node);
 	return ret;
 }
@@ -48,11 +48,11 @@ struct place place_of_repo(struct peers *p, const char *repo, struct err *err)
 	return place_of_node(p, row.node, err);
 }
 
-bool place_for_new(struct peers *p, struct place *ret)
+bool place_for_new(struct peers *p, uint32_t min_mb, struct place *ret)
 {
 	struct node_seen s;
 
-	if (!p || !node_roomiest(p->conf.node, &s))
+	if (!p || !node_roomiest(p->conf.node, &s) || s.row.free_mb < min_mb)
 		return false;
 	*ret = (struct place){ .kind = PLACE_NODE };
 	snprintf(ret->node, sizeof(ret->node), "%s", s.row.id);

@@ -37,7 +37,6 @@ struct answer {
 	char msg[MSG_SIZE];
 };
 
-
 static bool ends(const char *text, size_t size)
 {
 	return memchr(text, '\0', size) != NULL;

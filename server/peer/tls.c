@@ -55,8 +55,8 @@ int peer_unavailable(const struct peer *c, struct err *err, const char *what)
 {
 	char name[NODE_NAME_SIZE];
 
-	return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE, "node '%s' %s: try again in a few seconds",
-	               name_of(c, name), what);
+	return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+	               "node '%s' %s: try again in a few seconds", name_of(c, name), what);
 }
 
 /* What OpenSSL answered: 0 for "not now". */
@@ -244,8 +244,7 @@ static void peer_dropp(struct peer **c)
 int tls_begin(struct peers *p, int fd_consume, bool server, enum peer_use use, struct peer **ret,
               struct err *err)
 {
-	static const char *const names[PEER_USE_MAX] = { "\x0epando-requests",
-		                                         "\x0cpando-socket" };
+	static const char *const names[PEER_USE_MAX] = { "\x0epando-requests", "\x0cpando-socket" };
 	AUTO(peer_dropp) struct peer *c = calloc(1, sizeof(*c));
 	SSL_CTX *ctx = peers_ctx(p);
 	autofd int fd = fd_consume;
@@ -294,7 +293,8 @@ static bool move_in(struct peer *c, int fd, struct half *h)
 	for (;;) {
 		ssize_t k;
 
-		while (h->n && (k = send(fd, h->p + h->at, h->n, MSG_NOSIGNAL | MSG_DONTWAIT)) >= 0) {
+		while (h->n &&
+		       (k = send(fd, h->p + h->at, h->n, MSG_NOSIGNAL | MSG_DONTWAIT)) >= 0) {
 			h->at += (size_t)k;
 			h->n -= (size_t)k;
 		}

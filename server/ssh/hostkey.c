@@ -22,8 +22,8 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "store/store_node.h"
 #include "ssh/ssh_internal.h"
+#include "store/store_node.h"
 
 _Static_assert(SSHD_KEYS <= SSHW_KEYS_MAX, "they fit into START");
 

@@ -266,10 +266,9 @@ int store_node_shared(struct store *s, const char *id, const char *mine, const c
 		if ((r = tx_begin(&t, s, err)) < 0 ||
 		    (r = read_shared(s, id, ret, ret_cert, err)) != 0)
 			return MIN(r, 0);
-		if ((r = query_begin(
-		             &q, s,
-		             "INSERT INTO node_keys (id, secret, cert) VALUES ($1, $2, $3)",
-		             err)) < 0)
+		if ((r = query_begin(&q, s,
+		                     "INSERT INTO node_keys (id, secret, cert) VALUES ($1, $2, $3)",
+		                     err)) < 0)
 			return r;
 		query_bind_text(&q, id);
 		query_bind_secret(&q, place, mine);

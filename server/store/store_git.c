@@ -62,8 +62,8 @@ int store_repo_claim(struct store *s, const char *id, struct err *err)
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = node_mark_locked(
-	             s, "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = ''", id, err)) < 0)
+	    (r = node_mark_locked(s, "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = ''",
+	                          id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

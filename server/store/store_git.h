@@ -27,8 +27,8 @@ struct store_repo {
 	char name[REPO_NAME_SIZE]; /* "": none */
 	bool is_public;
 	int64_t created_ms;
-	int64_t pushed_ms; /* 0: never */
-	int64_t bytes;     /* on the disk, when it was last measured */
+	int64_t pushed_ms;  /* 0: never */
+	int64_t bytes;      /* on the disk, when it was last measured */
 	char node[ID_SIZE]; /* that has its files; set by store_repo_add(). "": no nodes */
 };
 

@@ -106,8 +106,8 @@ int store_node_ca(struct store *s, int (*make)(struct store_ca *ca, struct err *
                   struct store_ca *ret, struct err *err);
 /*
  * A secret that all nodes have together, under that id: `mine` if there was none yet, else the one
- * that is there. Without nodes it is `mine`. The caller wipes and frees *ret. cert: public text that
- * belongs to it, likewise, or "".
+ * that is there. Without nodes it is `mine`. The caller wipes and frees *ret. cert: public text
+ * that belongs to it, likewise, or "".
  */
 #define NODE_SHARED_MAX (16u << 10)
 int store_node_shared(struct store *s, const char *id, const char *mine, const char *cert,

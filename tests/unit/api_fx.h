@@ -328,8 +328,8 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	mcp_deps(f->mcp, &deps);
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
-	if (f->peers && peers_begin(f->peers, &(struct peers_hooks){ f->api, api_take_node },
-	                            &err) < 0)
+	if (f->peers &&
+	    peers_begin(f->peers, &(struct peers_hooks){ f->api, api_take_node }, &err) < 0)
 		return -1;
 	if (sscanf(api_url(f->api, url, sizeof(url)), "http://127.0.0.1:%u", &f->port) != 1)
 		return -1;

@@ -8,8 +8,8 @@
  * answered with "ok": "suspend" suspends every VM, "warm" starts the kernels that a template has in
  * every VM, "agent" prints the process id of the last VM's agent, "data" the server's data
  * directory, "status" how many use the SSH front and how many of its processes ended badly. With
- * SERVE_NODE it is a node (tests/vm/rig.c); with SERVE_SSH_PROGRAM, these are of that program instead of pando-ssh; with SERVE_LOG, the log is as
- * of a server.
+ * SERVE_NODE it is a node (tests/vm/rig.c); with SERVE_SSH_PROGRAM, these are of that program
+ * instead of pando-ssh; with SERVE_LOG, the log is as of a server.
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -449,14 +449,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(connections_are_used_again),
-		T(writers_wait_for_readers),
-		T(a_node_that_hangs_is_given_up),
-		T(a_node_that_was_removed_is_refused),
-		T(strangers_are_refused),
-		T(silent_ones_do_not_keep_others_out),
-		T(certificates_are_renewed),
-		T(nodes_share_secrets),
+		T(connections_are_used_again),    T(writers_wait_for_readers),
+		T(a_node_that_hangs_is_given_up), T(a_node_that_was_removed_is_refused),
+		T(strangers_are_refused),         T(silent_ones_do_not_keep_others_out),
+		T(certificates_are_renewed),      T(nodes_share_secrets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

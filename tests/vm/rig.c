@@ -23,8 +23,8 @@
 #include "node/node.h"
 #include "objects/objects.h"
 #include "secret/secret.h"
-#include "store/store_cluster.h"
 #include "store/store.h"
+#include "store/store_cluster.h"
 #include "store/store_object.h"
 #include "vm/template.h"
 #include "vm/vm_internal.h"
@@ -129,9 +129,7 @@ static int open_node(struct rig *r, struct err *err)
 	static const struct lease_conf times = {
 		.lease_ms = 8000, .renew_ms = 500, .margin_ms = 1500, .retry_ms = 1500
 	};
-	struct secrets_conf c = {
-		.data_dir = r->data_dir, .file = getenv("RIG_SECRET"), .fd = -1
-	};
+	struct secrets_conf c = { .data_dir = r->data_dir, .file = getenv("RIG_SECRET"), .fd = -1 };
 	struct node_conf nc = { .times = &times,
 		                .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
 		                           QUOTA_NONE, QUOTA_NONE },
