@@ -221,6 +221,7 @@ static int ssh_start(struct app *a, struct err *err)
 	struct sshd_deps deps = { .auth = a->auth,
 		                  .vmm = a->vmm,
 		                  .repos = a->repos,
+		                  .store = a->node ? a->store : NULL,
 		                  .data_dir = a->conf.data_dir,
 		                  .listen_fd = TAKE_FD(a->ssh_fd) };
 

@@ -145,7 +145,7 @@ int cross_run(struct request *req, struct reply *res, struct err *err);
 int cross_to(struct request *req, struct reply *res, const char *node, const char *more,
              const char *skip, struct err *err);
 /* Who takes the body, of a route with an intake. */
-int cross_intake(struct request *req, const struct intake **intake, struct err *err);
+void cross_intake(struct request *req, const struct intake **intake);
 /* It has a ticket, which only the VM's node can check. */
 bool cross_ticket(struct request *req);
 

@@ -32,6 +32,7 @@
 #include "vm/vmm.h"
 
 #define RETRY_S 3     /* told to those whose owner cannot be reached */
+#define ROOM_MB 512   /* with less free memory nothing new is made here */
 #define CHUNK_LINE 16 /* bytes of a chunk's size in hex, and its line's end */
 #define VM_PATH "/v1/vms/{vm_id}"
 
@@ -45,7 +46,7 @@ static bool makes_something(const struct request *req)
 }
 
 /* The snapshot that it starts from may be at home elsewhere; else it goes where there is room, if
- * this node takes nothing new. */
+ * this node takes nothing new, or has none. */
 static struct place place_of_new(struct request *req, struct err *err)
 {
 	struct peers *peers = deps_of(req)->peers;
@@ -66,7 +67,9 @@ static struct place place_of_new(struct request *req, struct err *err)
 	    (ret = place_of_files(peers, home)).kind == PLACE_NODE)
 		return ret;
 	if (vmm_draining(deps_of(req)->vmm))
-		place_for_new(peers, &ret);
+		place_for_new(peers, /* min_mb= */ 0, &ret);
+	else if (vmm_room_mb(deps_of(req)->vmm) < ROOM_MB)
+		place_for_new(peers, ROOM_MB, &ret);
 	return ret;
 }
 
@@ -319,13 +322,12 @@ static void drop_stream(void *ctx)
 
 static const struct intake stream_intake = { open_stream, stream_data, drop_stream };
 
-int cross_intake(struct request *req, const struct intake **intake, struct err *err)
+void cross_intake(struct request *req, const struct intake **intake)
 {
 	struct err unused = { 0 };
 
 	if (!*req->node && where(req, &unused).kind != PLACE_HERE)
 		*intake = &stream_intake;
-	return 0;
 }
 
 static int end_stream(struct request *req, struct reply *res, struct err *err)

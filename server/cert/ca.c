@@ -128,6 +128,50 @@ int ca_open(struct certs *c, struct err *err)
 	return 0;
 }
 
+static void bio_freep(BIO **b)
+{
+	BIO_free(*b);
+}
+
+int certs_ca_export(struct certs *c, char **ret_key, char **ret_cert, struct err *err)
+{
+	AUTO(bio_freep) BIO *b = BIO_new(BIO_s_secmem());
+	autowipe char *key = NULL;
+	char *p;
+	long n;
+	int r;
+
+	if (!b || PEM_write_bio_PrivateKey(b, c->ca_key, NULL, NULL, 0, NULL, NULL) != 1)
+		return fail(err, "write the CA's key");
+	n = BIO_get_mem_data(b, &p);
+	key = n > 0 ? strndup(p, (size_t)n) : NULL;
+	if (!key)
+		return err_set(err, -ENOMEM, "out of memory");
+	if ((r = certs_ca_pem(c, ret_cert, err)) < 0)
+		return r;
+	*ret_key = TAKE_PTR(key);
+	return 0;
+}
+
+int certs_ca_replace(struct certs *c, const char *key, const char *cert, struct err *err)
+{
+	AUTO(bio_freep) BIO *k = BIO_new_mem_buf(key, -1);
+	AUTO(bio_freep) BIO *x = BIO_new_mem_buf(cert, -1);
+	EVP_PKEY *new_key = k ? PEM_read_bio_PrivateKey(k, NULL, NULL, NULL) : NULL;
+	X509 *new_cert = x ? PEM_read_bio_X509(x, NULL, NULL, NULL) : NULL;
+
+	if (!new_key || !new_cert || X509_check_private_key(new_cert, new_key) != 1) {
+		EVP_PKEY_free(new_key);
+		X509_free(new_cert);
+		return err_set(err, -EUCLEAN, "the local CA of the other nodes cannot be read");
+	}
+	EVP_PKEY_free(c->ca_key);
+	X509_free(c->ca_cert);
+	c->ca_key = new_key;
+	c->ca_cert = new_cert;
+	return save_ca(c, err);
+}
+
 int ca_issue(struct certs *c, const char *name, bool wildcard, EVP_PKEY **ret_key, X509 **ret_cert,
              struct err *err)
 {

@@ -55,6 +55,12 @@ void certs_on_change(struct certs *c, void (*fn)(void *ctx), void *ctx);
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
+/*
+ * Its key and certificate, in PEM; and others instead of them, before anything is asked of it. So
+ * nodes have one CA. The caller wipes the key and frees both.
+ */
+int certs_ca_export(struct certs *c, char **ret_key, char **ret_cert, struct err *err);
+int certs_ca_replace(struct certs *c, const char *key, const char *cert, struct err *err);
 /* ---- what there is: list.c ---- */
 #define CERTS_LISTED_MAX 10000
 struct cert_info {

@@ -24,10 +24,12 @@
 #include "base/id.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "store/store_node.h"
 
 #define READ_MS 25  /* between two questions of a reader */
 #define FLUSH_MS 50 /* that a note waits for a transaction */
 #define RETRY_MS 1000
+#define OTHERS_MS 1000 /* between two looks at what other nodes have written */
 
 struct feed_reader {
 	TAILQ_ENTRY(feed_reader) link;
@@ -74,6 +76,23 @@ static void on_event(void *ctx, const char *account)
 	}
 }
 
+/* What other nodes write wakes nobody here, so their readers look now and then. */
+static void wait_noted(struct feed *f) REQUIRES(&f->lock)
+{
+	struct feed_reader *r;
+
+	if (!*store_node_id(f->store)) {
+		cond_wait(&f->cond, &f->lock);
+		return;
+	}
+	if (cond_wait_until(&f->cond, &f->lock, deadline_in(OTHERS_MS)))
+		return;
+	TAILQ_FOREACH(r, &f->readers, link)
+	{
+		wake(r);
+	}
+}
+
 static void *feed_main(void *arg)
 {
 	struct feed *f = arg;
@@ -85,7 +104,7 @@ static void *feed_main(void *arg)
 		int r;
 
 		if (!f->noted) {
-			cond_wait(&f->cond, &f->lock);
+			wait_noted(f);
 			continue;
 		}
 		until = deadline_in(FLUSH_MS);

@@ -208,9 +208,9 @@ static void open_intake(struct request *req)
 		return;
 	phase(req, /* deadline_ms= */ 0);
 	req->taker = req->match.route->intake;
-	r = req->http->app.intake ? req->http->app.intake(req, &req->taker, &req->refusal) : 0;
-	if (r == 0)
-		r = req->taker->open(req, &req->refusal);
+	if (req->http->app.intake)
+		req->http->app.intake(req, &req->taker);
+	r = req->taker->open(req, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 }
@@ -244,10 +244,8 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->nice = &l->nice;
 	memcpy(req->origin, l->origin, sizeof(req->origin));
 	req->method_text = method;
-	memcpy(req->node, l->node, sizeof(req->node));
 	request_trace(req->trace);
-	if (*req->node)
-		node_headers_read(req);
+	node_headers_read(req, l->node);
 	snprintf(req->path, sizeof(req->path), "%s", url);
 	h->app.mask(req->path); /* it is logged */
 	req->counted = http_count_in(h);

@@ -76,7 +76,7 @@ struct http_app {
 	bool (*allowed)(struct request *req);
 	/* Who takes the body while it arrives, of a route with an intake: sets *intake if it is
 	 * another. NULL: always the route's */
-	int (*intake)(struct request *req, const struct intake **intake, struct err *err);
+	void (*intake)(struct request *req, const struct intake **intake);
 	/* Called instead of the route's handler, so that the application can wrap it. */
 	int (*run)(struct request *req, struct reply *res, struct err *err);
 	/* Adds to an error's body what it is about. */

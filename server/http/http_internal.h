@@ -130,8 +130,8 @@ bool adopted_take(struct http *h, int fd, char ret[HTTP_ORIGIN_SIZE],
 void adopted_init(struct http *h);
 
 /* ---- requests that another node has passed on: node.c ---- */
-/* Its trace and client are those that the node says. */
-void node_headers_read(struct request *req);
+/* Its trace and client are those that the node says; "": it comes from none. */
+void node_headers_read(struct request *req, const char *node);
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);

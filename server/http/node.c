@@ -10,6 +10,7 @@
 #include "http/http_internal.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -109,11 +110,15 @@ void request_each_header(struct request *req,
 			fn(ctx, req->values[i].name, req->values[i].value);
 }
 
-void node_headers_read(struct request *req)
+void node_headers_read(struct request *req, const char *node)
 {
-	const char *trace = request_header(req, NODE_TRACE);
-	const char *client = request_header(req, NODE_CLIENT);
+	const char *trace, *client;
 
+	if (!*node)
+		return;
+	snprintf(req->node, sizeof(req->node), "%s", node);
+	trace = request_header(req, NODE_TRACE);
+	client = request_header(req, NODE_CLIENT);
 	if (trace && strlen(trace) == sizeof(req->trace) - 1 &&
 	    strspn(trace, "0123456789abcdef") == sizeof(req->trace) - 1)
 		memcpy(req->trace, trace, sizeof(req->trace));

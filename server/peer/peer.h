@@ -78,8 +78,8 @@ struct place place_of_node(struct peers *p, const char *node, struct err *err);
  * here, where what is in the object store can be used, too. */
 struct place place_of_files(struct peers *p, const char *node);
 struct place place_of_repo(struct peers *p, const char *repo, struct err *err);
-/* Another node for something new; false: there is none. */
-bool place_for_new(struct peers *p, struct place *ret);
+/* Another node for something new, with so much free memory; false: there is none. */
+bool place_for_new(struct peers *p, uint32_t min_mb, struct place *ret);
 
 /* ---- connections that this node makes: peers.c, socket.c, tls.c ---- */
 

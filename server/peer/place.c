@@ -68,11 +68,11 @@ struct place place_of_repo(struct peers *p, const char *repo, struct err *err)
 	return place_of_node(p, row.node, err);
 }
 
-bool place_for_new(struct peers *p, struct place *ret)
+bool place_for_new(struct peers *p, uint32_t min_mb, struct place *ret)
 {
 	struct node_seen s;
 
-	if (!p || !node_roomiest(p->conf.node, &s))
+	if (!p || !node_roomiest(p->conf.node, &s) || s.row.free_mb < min_mb)
 		return false;
 	*ret = (struct place){ .kind = PLACE_NODE };
 	snprintf(ret->node, sizeof(ret->node), "%s", s.row.id);

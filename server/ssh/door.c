@@ -242,6 +242,7 @@ static struct sshd *sshd_new(const struct sshd_deps *deps)
 		return NULL;
 	d->deps = *deps;
 	d->listen_fd = deps->listen_fd;
+	d->store = deps->store;
 	snprintf(d->data_dir, sizeof(d->data_dir), "%s", deps->data_dir);
 	d->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	mutex_init(&d->lock, "ssh door");

@@ -6,6 +6,9 @@
  * clients reject a server whose key has changed. An existing key that cannot be read is an error,
  * not a reason to create a new one. They are handed to each pando-ssh, which signs with them; here
  * the library is used for this file only and parses nothing that strangers send.
+ *
+ * Nodes of a cluster have the same keys, because clients do not know which one they reach: those of
+ * the node that came first, which are in the database, sealed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,9 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "ssh/ssh_internal.h"
+#include "store/store_node.h"
 
 _Static_assert(SSHD_KEYS <= SSHW_KEYS_MAX, "they fit into START");
 
@@ -50,7 +55,27 @@ static int make(int dirfd, const struct kind *k, struct err *err)
 	return r;
 }
 
-static int load(int dirfd, const struct kind *k, char **ret, struct err *err)
+/* The one that all nodes have, instead of the file's if that is another. */
+static int share(struct store *s, int dirfd, const struct kind *k, char **text, struct err *err)
+{
+	autowipe char *shared = NULL;
+	autofree char *none = NULL;
+	char id[64];
+	int r;
+
+	snprintf(id, sizeof(id), "ssh/%s", k->file);
+	if ((r = store_node_shared(s, id, *text, "", &shared, &none, err)) < 0)
+		return r;
+	if (strcmp(shared, *text) == 0)
+		return 0;
+	log_info("the SSH host key '%s' is that of the other nodes from now on", k->file);
+	r = io_write_file(dirfd, k->file, shared, strlen(shared), 0600, err);
+	auto_wipe_(text);
+	*text = TAKE_PTR(shared);
+	return r;
+}
+
+static int load(struct store *s, int dirfd, const struct kind *k, char **ret, struct err *err)
 {
 	autowipe char *text = NULL;
 	ssh_key key = NULL;
@@ -61,6 +86,8 @@ static int load(int dirfd, const struct kind *k, char **ret, struct err *err)
 		return r;
 	r = io_read_file(dirfd, k->file, SSHW_KEY_MAX, &text, err);
 	if (r < 0)
+		return err_wrap(err, r, "SSH host key");
+	if (s && (r = share(s, dirfd, k, &text, err)) < 0)
 		return err_wrap(err, r, "SSH host key");
 	if (fchmodat(dirfd, k->file, 0600, 0) < 0)
 		return err_sys(err, -errno, "restrict the SSH host key '%s'", k->file);
@@ -95,6 +122,6 @@ int hostkey_load(struct sshd *d, struct err *err)
 	if (dirfd < 0)
 		return err_sys(err, -errno, "open '%s'", dir);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r >= 0; i++)
-		r = load(dirfd, &kinds[i], &d->keys[i], err);
+		r = load(d->store, dirfd, &kinds[i], &d->keys[i], err);
 	return r;
 }

@@ -15,12 +15,14 @@ struct err;
 struct repos;
 struct sshd;
 struct starter_kind;
+struct store;
 struct vmm;
 
 struct sshd_deps { /* all weak: they outlive it */
 	struct auth *auth;
 	struct vmm *vmm;
 	struct repos *repos;  /* NULL: no logins to repositories */
+	struct store *store;  /* of nodes, which have host keys together; NULL: none */
 	const char *data_dir; /* host keys are in <data_dir>/ssh; copied */
 	int listen_fd;        /* from sshd_listen(); sshd_start() takes it */
 	unsigned grace_ms;    /* from a connection to a login; 0: the default. Tests shorten it */

@@ -165,6 +165,7 @@ struct conn {
 struct sshd {
 	struct sshd_deps deps;
 	char data_dir[256];
+	struct store *store; /* weak; or NULL */
 	char address[64];
 	char *keys[SSHD_KEYS]; /* owned; private keys, as text */
 	int listen_fd;         /* owned */

@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two real servers with one PostgreSQL: each sees the other's VMs and touches only its own; one that is stopped or killed loses its VMs and comes back"""
+"""Two real servers with one PostgreSQL: each answers for both, whoever has the VM; one that is stopped or killed loses its VMs and comes back"""
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 
 import host
 import node
 from case import ApiError, Case, limit, wait_for
 from harness import ROOT, Server, test_logs
 from ports import free_port
+from stream_checks import Stream
+from ws import Terminal
 
 sys.path.append(os.path.join(ROOT, "tests/unit"))  # last: files there have the names of files here
 import pg  # noqa: E402
 
 WEB = os.path.join(ROOT, "tests/web")
+
+
+def auth_of(server):
+    return {"Authorization": f"Bearer {server.key}"}
 
 
 class Nodes(Case):
@@ -34,9 +43,10 @@ class Nodes(Case):
                 two.start()
                 self.see_each_other(one, two)
                 self.own_what_they_make(one, two, db)
+                self.through_the_other(one, two)
                 self.stopped(one, two)
                 self.killed(one, two)
-                self.drained(one, two)
+                self.drained(one, two, db)
                 self.alone_is_refused(one)
             finally:
                 two.close()
@@ -84,13 +94,11 @@ class Nodes(Case):
             self.assertEqual(set(s.vms()), {self.a, self.b})
             self.assertEqual({s.state(self.a), s.state(self.b)}, {"running"})
         one.sh(self.a, "echo kept > /run/x")
-        e = self.refused(503, "NODE_UNAVAILABLE", two.sh, self.a, "true")
-        self.assertIn("is on node", e.message)
-        self.refused(503, "NODE_UNAVAILABLE", two.delete, self.a)
-        snap = one.api("POST", f"/v1/vms/{self.a}/snapshot", {})["snapshotId"]
-        self.refused(503, "NODE_UNAVAILABLE", two.create, snapshotId=snap)
-        c = one.create(snapshotId=snap)  # which did no harm to it
-        one.delete(c)
+        self.assertEqual(two.sh(self.a, "cat /run/x").strip(), "kept")
+        snap = two.api("POST", f"/v1/vms/{self.a}/snapshot", {})["snapshotId"]
+        c = two.create(snapshotId=snap)  # where its layers are
+        self.assertEqual(db.sql(f"SELECT name FROM nodes WHERE id = (SELECT node FROM vms WHERE id = '{c}')"), "one")
+        two.delete(c)
         # a key of one node works on the other, until it is revoked
         key = two.api("POST", "/v1/keys", {"name": "k"})
         wait_for("the key works", lambda: one.request("GET", "/v1/vms", key=key["key"])[0] == 200, 20)
@@ -100,6 +108,62 @@ class Nodes(Case):
         one.kill9_pandod()
         self.assertEqual(one.sh(self.a, "cat /run/x").strip(), "kept")
         self.assertEqual(db.sql("SELECT count(*) FROM vms WHERE node <> home OR epoch <> 1"), "0")
+
+    def through_the_other(self, one, two):
+        """Streams, files, a terminal, tools, a name and a repository, all of them the first node's."""
+        auth = auth_of(one)
+        with Stream(two.port, "POST", f"/v1/vms/{self.a}/exec", json.dumps({"command": "seq 3; exit 4"}), auth) as s:
+            seen = list(s.events())
+        self.assertEqual("".join(d["data"] for e, d in seen if e == "stdout"), "1\n2\n3\n")
+        self.assertEqual(seen[-1][1]["exitCode"], 4)
+        data = os.urandom(6 << 20)
+        with Stream(two.port, "PUT", f"/v1/vms/{self.a}/raw-files/%2Froot%2Fbig", data, auth) as s:
+            self.assertEqual(s.json(), {"bytes": len(data)})
+        with Stream(two.port, "GET", f"/v1/vms/{self.a}/raw-files/%2Froot%2Fbig", None, auth) as s:
+            self.assertEqual(s.r.read(), data)
+        self.terminal(one, two)
+        r = two.api("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "exec", "arguments": {"vmId": self.a, "command": "echo by-tool"}}}, headers={"Accept": "application/json"})
+        self.assertIn("by-tool", json.dumps(r))
+        self.name(one, two)
+        self.repository(one, two)
+
+    def terminal(self, one, two):
+        ticket = one.api("POST", f"/v1/vms/{self.a}/pty/tickets", {})["ticket"]
+        for headers, query in ((auth_of(one), ""), ({}, f"&ticket={ticket}")):
+            t = Terminal(two.port, f"/v1/vms/{self.a}/pty?cols=80&rows=24&exec=sh{query}", headers=headers)
+            try:
+                t.send("echo A$((40+2))Z\n")
+                t.expect("A42Z")
+            finally:
+                t.close()
+
+    def name(self, one, two):
+        one.sh(self.a, "mkdir -p /srv/w && echo served >/srv/w/f && cd /srv/w && setsid python3 -m http.server 3000 </dev/null >/dev/null 2>&1 & "
+                       "timeout 60 sh -c 'until python3 -c \"import socket; socket.create_connection((\\\"127.0.0.1\\\", 3000))\"; do sleep 0.2; done' "
+                       "2>/dev/null", timeout_ms=90000)
+        one.post(self.a, "suspend")  # and is woken by it
+        host_name = f"{self.a}.pando.localhost"
+        for url, extra in ((f"http://{host_name}:{two.edge_http_port}/f", []),
+                           (f"https://{host_name}:{two.edge_port}/f", ["--cacert", os.path.join(one.dir, "certs/ca.crt"), "--http2"])):
+            r = subprocess.run(["curl", "-sS", "--max-time", "100", "--resolve", f"{host_name}:{two.edge_http_port}:127.0.0.1",
+                                "--resolve", f"{host_name}:{two.edge_port}:127.0.0.1", *extra, url], capture_output=True, text=True, timeout=120)
+            self.assertEqual(r.stdout, "served\n", (url, r.stderr))
+        self.assertEqual(two.state(self.a), "running")
+
+    def repository(self, one, two):
+        repo = one.api("POST", "/git/v1/repo", {})["repoId"]
+        with tempfile.TemporaryDirectory() as top:
+            def git(*argv):
+                subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv], cwd=top, check=True, timeout=120,
+                               env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, stdout=subprocess.DEVNULL)
+            url = f"http://x:{one.key}@127.0.0.1:{two.port}/{repo}"
+            git("init", "-q", "-b", "main", "w")
+            git("-C", "w", "commit", "-q", "--allow-empty", "-m", "one")
+            git("-C", "w", "push", "-q", url, "main")
+            git("clone", "-q", url, "c")
+        self.assertEqual(len(two.api("GET", f"/git/v1/repo/{repo}/git/commits")["commits"]), 1)
+        two.api("DELETE", f"/git/v1/repo/{repo}")
 
     def stopped(self, one, two):
         """SIGSTOP for longer than the lease: pando-priv ends the VMs, the other node takes over, and pandod begins anew."""
@@ -137,19 +201,22 @@ class Nodes(Case):
         wait_for("it is back", lambda: self.health(one)["two"] == "alive", 60)
         self.assertEqual(two.state(self.b), "stopped")
 
-    def drained(self, one, two):
+    def drained(self, one, two, db):
         two.sh(self.b, "true")
         one.api("POST", "/v1/cluster/nodes/two/drain", {})
         wait_for("its VM is suspended", lambda: one.state(self.b) == "suspended", 60)
-        self.refused(503, "NODE_UNAVAILABLE", two.create)
+        c = two.create()  # made where there is room
+        self.assertEqual(db.sql(f"SELECT name FROM nodes WHERE id = (SELECT node FROM vms WHERE id = '{c}')"), "one")
+        two.delete(c)
         one.api("POST", "/v1/cluster/nodes/two/drain", {"drain": False})
 
         def takes():
+            vm = two.create()
             try:
-                return two.create()
-            except ApiError:
-                return None
-        two.delete(wait_for("it takes VMs again", takes, 30))
+                return db.sql(f"SELECT name FROM nodes WHERE id = (SELECT node FROM vms WHERE id = '{vm}')") == "two"
+            finally:
+                two.delete(vm)
+        wait_for("it takes VMs again", takes, 30)
         two.delete(self.b)
         two.stop()
         wait_for("it has left", lambda: self.health(one)["two"] == "dead", 30)
