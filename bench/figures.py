@@ -89,6 +89,10 @@ FIGURES = [
     ("many.private", "many", "private memory", "MB", 20, "Private_Dirty, of 50 of them"),
     ("many.cpu", "many", "processor time of an idle VM", "%", 0.05, "of one core, over that minute"),
     ("many.page", "many", "a page of 20 of the list", "ms", None, "client"),
+    ("elsewhere.0", "cluster", "resume on another node, idle VM, to the first answer", "ms", 1000, "client; template and image are there"),
+    ("elsewhere.0.own", "cluster", "... its own layers", "MB", None, "files"),
+    ("elsewhere.60", "cluster", "... one that holds 60 MB more, half of them random", "ms", 2000, "client"),
+    ("elsewhere.60.own", "cluster", "... its own layers", "MB", None, "files"),
     ("pty.key", "pty", "keystroke to its echo, in a shell", "ms", 15, "client"),
     ("pty.rate", "pty", "output of a terminal", "MB/s", None, "client; lines of text"),
     ("pty.attach", "pty", "attach, 10,000 lines of scrollback", "ms", None, "client; to the end of the picture"),
@@ -190,7 +194,7 @@ RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("width.cpu.rati
           ("git.push.big.ratio", "git.push.big.pando", "git.push.big.backend"),
           ("git.push.many.ratio", "git.push.many.pando", "git.push.many.backend"), ("git.search.ratio", "git.search", "git.grep", 1.2, 20),
           ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20), ("run.ratio", "run.second", "run.exec", 1, 150)]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "many": "as many as the machine holds", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "many": "as many as the machine holds", "cluster": "another node", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
             "edge": "the edge beside others, TLS and keep-alive",
             "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "page": "the dashboard in Chromium", "beside": "beside them"}
 

@@ -287,7 +287,30 @@ static int give_up(struct vm *vm, struct err *err)
 	return 1;
 }
 
-/* Those that may be given up, and still are here. */
+/* true: it is still here, and is to go. */
+static bool give_up_soon(struct vm *vm)
+{
+	struct err err = { 0 };
+	bool left;
+	int r;
+
+	if (!mutex_trylock(&vm->lock))
+		return true; /* busy: the next time */
+	if (!vm->gone && vm->row.info.state == VM_RUNNING) {
+		vm->why = "drain";
+		if (vm_suspend_locked(vm, &err) < 0)
+			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
+		vm->why = NULL;
+	}
+	err = (struct err){ 0 };
+	r = give_up(vm, &err);
+	if (r < 0)
+		vm_log(vm, LOG_LV_WARN, "not given up yet: %s", err.msg);
+	left = r <= 0 && !vm->gone && vm->row.info.state != VM_LOST;
+	mutex_unlock(&vm->lock);
+	return left;
+}
+
 static unsigned give_up_some(struct vmm *m)
 {
 	size_t n = 0;
@@ -295,26 +318,8 @@ static unsigned give_up_some(struct vmm *m)
 	unsigned left = 0;
 
 	for (size_t i = 0; v && i < n; i++) {
-		struct err err = { 0 };
-		int r = 0;
-
-		if (!mutex_trylock(&v[i]->lock)) { /* busy: the next time */
-			left++;
-			vm_unref(v[i]);
-			continue;
-		}
-		if (!v[i]->gone && v[i]->row.info.state == VM_RUNNING) {
-			v[i]->why = "drain";
-			if (vm_suspend_locked(v[i], &err) < 0)
-				vm_log(v[i], LOG_LV_WARN, "%s", err.msg);
-			v[i]->why = NULL;
-		}
-		err = (struct err){ 0 };
-		r = give_up(v[i], &err);
-		if (r < 0)
-			vm_log(v[i], LOG_LV_WARN, "not given up yet: %s", err.msg);
-		left += r <= 0 && !v[i]->gone && v[i]->row.info.state != VM_LOST;
-		vm_unlock(v[i]);
+		left += give_up_soon(v[i]);
+		vm_unref(v[i]);
 	}
 	free(v);
 	return left;
