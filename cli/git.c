@@ -34,22 +34,27 @@ static const struct cli_col trigger_cols[] = {
 	{ "CREATED", "createdAt" },
 };
 static const struct cli_col delivery_cols[] = {
-	{ "ID", "id" },           { "EVENT", "event" },    { "BRANCH", "branch" },
-	{ "TAG", "tag" },         { "COMMIT", "commit" },  { "STATE", "state" },
-	{ "TRIES", "attempts" },  { "HTTP", "statusCode" }, { "EXIT", "exitCode" },
+	{ "ID", "id" },          { "EVENT", "event" },     { "BRANCH", "branch" },
+	{ "TAG", "tag" },        { "COMMIT", "commit" },   { "STATE", "state" },
+	{ "TRIES", "attempts" }, { "HTTP", "statusCode" }, { "EXIT", "exitCode" },
 	{ "ERROR", "error" },
 };
 static const struct cli_col delivery_get_cols[] = {
-	{ "id", "id" },           { "event", "event" },        { "branch", "branch" },
-	{ "tag", "tag" },         { "commit", "commit" },
-	{ "state", "state" },     { "tries", "attempts" },     { "created", "createdAt" },
-	{ "HTTP", "statusCode" }, { "exit code", "exitCode" }, { "VM", "vmId" },
-	{ "error", "error" },
+	{ "id", "id" },           { "event", "event" },
+	{ "branch", "branch" },   { "tag", "tag" },
+	{ "commit", "commit" },   { "state", "state" },
+	{ "tries", "attempts" },  { "created", "createdAt" },
+	{ "HTTP", "statusCode" }, { "exit code", "exitCode" },
+	{ "VM", "vmId" },         { "error", "error" },
 };
 static const struct cli_col sync_cols[] = {
-	{ "repository", "githubRepoName" }, { "address", "url" }, { "state", "state" },
+	{ "repository", "githubRepoName" },
+	{ "address", "url" },
+	{ "state", "state" },
 	{ "installation", "installationId" },
-	{ "last sync", "lastSyncAt" },      { "error", "error" }, { "webhook", "hookPath" },
+	{ "last sync", "lastSyncAt" },
+	{ "error", "error" },
+	{ "webhook", "hookPath" },
 };
 static const struct cli_col conflict_cols[] = {
 	{ "REF", "ref" },

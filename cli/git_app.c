@@ -8,16 +8,12 @@
 #include "cli/git.h"
 
 static const struct cli_col app_cols[] = {
-	{ "ID", "id" },   { "NAME", "name" },     { "SHARED", "shared" },
+	{ "ID", "id" },   { "NAME", "name" },           { "SHARED", "shared" },
 	{ "OWN", "own" }, { "WEBHOOK", "webhookPath" }, { "LAST WEBHOOK", "lastWebhookAt" },
 };
 static const struct cli_col installation_cols[] = {
-	{ "ID", "id" },
-	{ "NUMBER", "installationId" },
-	{ "LOGIN", "login" },
-	{ "KIND", "kind" },
-	{ "SUSPENDED", "suspended" },
-	{ "ERROR", "error" },
+	{ "ID", "id" },     { "NUMBER", "installationId" }, { "LOGIN", "login" },
+	{ "KIND", "kind" }, { "SUSPENDED", "suspended" },   { "ERROR", "error" },
 };
 
 /* The id of the one in a list that has this id, name or number; NULL word: the only one. */
@@ -200,7 +196,8 @@ static int adopt(struct cli *c, const struct cli_args *a)
 
 static int repos(struct cli *c, const char *id)
 {
-	autofree char *path = cli_path(c, "/git/v1/github/installations/%s/repositories?limit=1000", id);
+	autofree char *path =
+	        cli_path(c, "/git/v1/github/installations/%s/repositories?limit=1000", id);
 	autojson json_t *reply = NULL;
 	json_t *v;
 	size_t i;
@@ -229,8 +226,10 @@ static int on_installation(struct cli *c, const struct cli_args *a)
 	if (look)
 		path = cli_path(c, "/git/v1/github/installations/%s/refresh", id);
 	else
-		path = cli_path(c, a->opt[APP_UNINSTALL] ? "/git/v1/github/installations/%s?uninstall=true"
-		                                         : "/git/v1/github/installations/%s",
+		path = cli_path(c,
+		                a->opt[APP_UNINSTALL]
+		                        ? "/git/v1/github/installations/%s?uninstall=true"
+		                        : "/git/v1/github/installations/%s",
 		                id);
 	r = cli_call(c, look ? "POST" : "DELETE", path, NULL, &reply);
 	if (r == CLI_OK)
@@ -243,16 +242,20 @@ int git_app(struct cli *c, const struct cli_args *a)
 	static const struct {
 		const char *name;
 		int (*run)(struct cli *c, const struct cli_args *a);
-	} actions[] = { { "new", new_app },           { "add", add },
-		        { "install", on_app },        { "remove", on_app },
-		        { "adopt", adopt },           { "repos", on_installation },
-		        { "refresh", on_installation }, { "forget", on_installation } };
+	} actions[] = { { "new", new_app },
+		        { "add", add },
+		        { "install", on_app },
+		        { "remove", on_app },
+		        { "adopt", adopt },
+		        { "repos", on_installation },
+		        { "refresh", on_installation },
+		        { "forget", on_installation } };
 
 	if (strcmp(a->arg[0], "list") == 0)
 		return show_list(c, "/git/v1/github/apps", "apps", app_cols, ARRAY_SIZE(app_cols));
 	if (strcmp(a->arg[0], "installations") == 0)
-		return show_list(c, "/git/v1/github/installations", "installations", installation_cols,
-		                 ARRAY_SIZE(installation_cols));
+		return show_list(c, "/git/v1/github/installations", "installations",
+		                 installation_cols, ARRAY_SIZE(installation_cols));
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
 		if (strcmp(a->arg[0], actions[i].name) == 0)
 			return actions[i].run(c, a);

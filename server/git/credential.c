@@ -205,10 +205,9 @@ int credential_token(struct credentials *c, const char *account, const char *url
 		return 0;
 	}
 	return app_token(c->tokens,
-	                 &(struct app_token_of){
-	                         .key = row->id,
-	                         .who = { row->api_url, row->app_id, row->secret },
-	                         .number = row->installation },
+	                 &(struct app_token_of){ .key = row->id,
+	                                         .who = { row->api_url, row->app_id, row->secret },
+	                                         .number = row->installation },
 	                 &(struct github_net){ c->allow_private, c->ending }, ret, err);
 }
 

@@ -63,13 +63,13 @@ static int try_webhook(struct triggers *t, struct store_delivery *d, const struc
 {
 	autofree char *body = NULL;
 	/* Freestyle's for a push; the others are alike. */
-	const char *event = d->event == TRIGGER_PUSH ? "branchUpdate" : trigger_event_words[d->event];
+	const char *event =
+	        d->event == TRIGGER_PUSH ? "branchUpdate" : trigger_event_words[d->event];
 	const char *commit = trigger_is_delete(d->event) ? d->old_sha : d->new_sha;
-	autojson json_t *j =
-	        json_pack("{s:s, s:s, s:o, s:s?}", "event", event, "repoId", d->repo,
-	                  trigger_is_tag(d->event) ? "tag" : "branch",
-	                  json_text(d->branch, strlen(d->branch)), "commit",
-	                  *commit ? commit : NULL);
+	autojson json_t *j = json_pack("{s:s, s:s, s:o, s:s?}", "event", event, "repoId", d->repo,
+	                               trigger_is_tag(d->event) ? "tag" : "branch",
+	                               json_text(d->branch, strlen(d->branch)), "commit",
+	                               *commit ? commit : NULL);
 
 	if (!j || !(body = json_dumps(j, JSON_COMPACT)))
 		return err_set(err, -ENOMEM, "out of memory");

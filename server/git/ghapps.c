@@ -24,9 +24,9 @@
 #define HOOKS_BURST 400 /* of HOOKS_PER_S */
 
 int ghapps_new(struct store *s, const char *server, const struct github_net *net,
-            int (*changed)(void *ctx, const char *account, const char *server, const char *name,
-                           struct err *err),
-            void *ctx, struct ghapps **ret, struct err *err)
+               int (*changed)(void *ctx, const char *account, const char *server, const char *name,
+                              struct err *err),
+               void *ctx, struct ghapps **ret, struct err *err)
 {
 	const struct rate_conf rc = { .per_s = HOOKS_PER_S, .burst = HOOKS_BURST, .slots = 256 };
 	struct ghapps *h = calloc(1, sizeof(*h));
@@ -83,7 +83,8 @@ int ghapps_app_check_new(struct ghapps *h, const char *account, struct err *err)
 		own += strcmp(v[i].account, account) == 0;
 	if (r >= 0 && own >= GHAPPS_APPS_MAX)
 		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
-		               "an account has at most %d GitHub Apps: remove one", GHAPPS_APPS_MAX);
+		               "an account has at most %d GitHub Apps: remove one",
+		               GHAPPS_APPS_MAX);
 	return MIN(r, 0);
 }
 
@@ -142,7 +143,7 @@ int ghapps_app_ask(struct ghapps *h, struct store_github_app *a, struct err *err
 }
 
 int ghapps_app_add(struct ghapps *h, const char *account, const struct ghapps_app_new *n,
-                struct store_github_app *ret, struct err *err)
+                   struct store_github_app *ret, struct err *err)
 {
 	struct store_github_app *a = ret;
 	int r;
@@ -176,8 +177,8 @@ int ghapps_app_add(struct ghapps *h, const char *account, const struct ghapps_ap
 	return store_github_app_add(h->store, a, err);
 }
 
-int ghapps_app_get(struct ghapps *h, const char *account, const char *id, struct store_github_app *ret,
-                struct err *err)
+int ghapps_app_get(struct ghapps *h, const char *account, const char *id,
+                   struct store_github_app *ret, struct err *err)
 {
 	int r = store_github_app_get(h->store, id, ret, err);
 
@@ -188,8 +189,9 @@ int ghapps_app_get(struct ghapps *h, const char *account, const char *id, struct
 
 /* ---- installations ---- */
 
-int ghapps_installation_take(struct ghapps *h, const struct store_github_app *a, const char *account,
-                          const char *number, struct store_installation *ret, struct err *err)
+int ghapps_installation_take(struct ghapps *h, const struct store_github_app *a,
+                             const char *account, const char *number,
+                             struct store_installation *ret, struct err *err)
 {
 	struct store_installation *v = NULL;
 	size_t n = 0;
@@ -216,8 +218,8 @@ int ghapps_installation_take(struct ghapps *h, const struct store_github_app *a,
 	return 0;
 }
 
-int ghapps_installation_add(struct ghapps *h, const char *account, const char *app, const char *number,
-                         struct store_installation *ret, struct err *err)
+int ghapps_installation_add(struct ghapps *h, const char *account, const char *app,
+                            const char *number, struct store_installation *ret, struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
 	int r;
@@ -235,7 +237,7 @@ int ghapps_installation_add(struct ghapps *h, const char *account, const char *a
 }
 
 int ghapps_installation_get(struct ghapps *h, const char *account, const char *id,
-                         struct store_installation *ret, struct err *err)
+                            struct store_installation *ret, struct err *err)
 {
 	int r = store_installation_get(h->store, id, ret, err);
 
@@ -244,8 +246,8 @@ int ghapps_installation_get(struct ghapps *h, const char *account, const char *i
 	return r;
 }
 
-int ghapps_installation_remove(struct ghapps *h, const char *account, const char *id, bool on_github,
-                            struct err *err)
+int ghapps_installation_remove(struct ghapps *h, const char *account, const char *id,
+                               bool on_github, struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
 	struct store_installation i;
@@ -291,7 +293,7 @@ int ghapps_installation_look(struct ghapps *h, const char *account, const char *
 /* ---- for mirrors ---- */
 
 int ghapps_choose(struct ghapps *h, const char *account, const char *url, const char *number,
-               char ret[ID_SIZE], struct err *err)
+                  char ret[ID_SIZE], struct err *err)
 {
 	char origin[CREDENTIAL_URL_SIZE], name[GITHUB_REPO_SIZE];
 	struct store_installation i;
@@ -316,7 +318,7 @@ int ghapps_choose(struct ghapps *h, const char *account, const char *url, const 
 }
 
 int ghapps_token(struct ghapps *h, const struct store_sync *y, char ret[CREDENTIAL_TOKEN_SIZE],
-              struct err *err)
+                 struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
 	char name[GITHUB_REPO_SIZE], key[APP_TOKEN_KEY_SIZE];

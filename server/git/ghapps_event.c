@@ -36,14 +36,15 @@ int ghapps_hook_check(struct ghapps *h, const struct ghapps_hook *k, struct err 
 		return err_set(err, -ENOMEM, "out of memory");
 	if (!id_valid("gha-", k->app) || store_github_app_get(h->store, k->app, a, &why) < 0 ||
 	    !ghapps_signed(a->webhook_secret, k->signature, k->body, k->n))
-		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "X-Hub-Signature-256 is missing or wrong: the App's webhook secret must "
-		               "be the one that this server has");
+		return err_tag(
+		        err, -EACCES, ERR_UNAUTHORIZED,
+		        "X-Hub-Signature-256 is missing or wrong: the App's webhook secret must "
+		        "be the one that this server has");
 	if (rate_take(h->rate, a->id, &wait))
 		return 0;
 	err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,
-	        "too many webhooks of this App: wait %u s, then send at most %d a second", wait.wait_s,
-	        HOOKS_PER_S);
+	        "too many webhooks of this App: wait %u s, then send at most %d a second",
+	        wait.wait_s, HOOKS_PER_S);
 	err_fact(err, ERR_FACT_RETRY, wait.wait_s);
 	return -EAGAIN;
 }
@@ -65,7 +66,8 @@ static int act(struct ghapps *h, const char *app, const struct ghapps_event *e, 
 		return MIN(r, 0);
 	}
 	a = calloc(1, sizeof(*a));
-	r = a ? store_github_app_get(h->store, app, a, err) : err_set(err, -ENOMEM, "out of memory");
+	r = a ? store_github_app_get(h->store, app, a, err)
+	      : err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		snprintf(server, sizeof(server), "%s", a->server);
 	if (a)
@@ -82,7 +84,8 @@ static bool delivery_ok(const char *s)
 	       strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == n;
 }
 
-int ghapps_hook_take(struct ghapps *h, const struct ghapps_hook *k, const json_t *json, struct err *err)
+int ghapps_hook_take(struct ghapps *h, const struct ghapps_hook *k, const json_t *json,
+                     struct err *err)
 {
 	struct ghapps_event e;
 	int r;
@@ -96,6 +99,7 @@ int ghapps_hook_take(struct ghapps *h, const struct ghapps_hook *k, const json_t
 	if ((r = ghapps_event_read(k->event, json, &e, err)) < 0 ||
 	    (e.kind != GHAPPS_OTHER && (r = act(h, k->app, &e, err)) < 0))
 		return r;
-	/* Only now: if it failed, GitHub may send it again. Twice at once does it twice, harmlessly. */
+	/* Only now: if it failed, GitHub may send it again. Twice at once does it twice,
+	 * harmlessly. */
 	return store_github_hear(h->store, k->app, k->delivery, clock_wall_ms(), err);
 }

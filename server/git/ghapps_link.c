@@ -25,7 +25,6 @@
 #include "base/id.h"
 #include "base/json_field.h"
 #include "git/ghapps_internal.h"
-#include "secret/secret.h"
 #include "store/store_account.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
@@ -53,9 +52,10 @@ static bool secret_ok(const char *s)
 
 static bool plain(const char *s, size_t max)
 {
-	return !s || (*s && strlen(s) <= max &&
-	              strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") ==
-	                      strlen(s));
+	return !s ||
+	       (*s && strlen(s) <= max &&
+	        strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") ==
+	                strlen(s));
 }
 
 static int base_check(const char *base, struct err *err)
@@ -79,7 +79,8 @@ static int app_detail(struct ghapps *h, const struct ghapps_link_new *n, json_t 
 	    (r = github_api_url(server, n->api_url, api, sizeof(api), err)) < 0)
 		return r;
 	if (!plain(n->organization, 60))
-		return err_tag(err, -EINVAL, TAG, "'organization' must be the name of one on GitHub");
+		return err_tag(err, -EINVAL, TAG,
+		               "'organization' must be the name of one on GitHub");
 	if (!plain(n->name, 34))
 		return err_tag(err, -EINVAL, TAG,
 		               "'name' must have 1 to 34 letters, digits, '-' and '_'");
@@ -105,17 +106,16 @@ static int add_link(struct ghapps *h, const char *account, const char *kind, con
 		return err_tag(err, -EINVAL, TAG, "'baseUrl' or 'server' is too long");
 	l.detail[n] = '\0';
 	make_secret(ret_secret);
-	secret_digest(ret_secret, l.hash);
 	snprintf(l.account, sizeof(l.account), "%s", account);
 	snprintf(l.kind, sizeof(l.kind), "%s", kind);
 	snprintf(l.app, sizeof(l.app), "%s", app);
 	if (ret_until_ms)
 		*ret_until_ms = l.until_ms;
-	return store_github_link_add(h->store, &l, clock_wall_ms(), err);
+	return store_github_link_add(h->store, ret_secret, &l, clock_wall_ms(), err);
 }
 
 int ghapps_link_new(struct ghapps *h, const char *account, const struct ghapps_link_new *n,
-                 char ret_secret[GHAPPS_SECRET_SIZE], int64_t *ret_until_ms, struct err *err)
+                    char ret_secret[GHAPPS_SECRET_SIZE], int64_t *ret_until_ms, struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
 	autojson json_t *d = json_pack("{s:s}", "base", n->base);
@@ -160,9 +160,9 @@ static char *manifest_of(const json_t *d, const char *app)
 	autojson json_t *j = json_pack(
 	        "{s:s, s:s, s:{s:s+++, s:b}, s:s++, s:b, s:[s,s,s], s:{s:s, s:s, s:s}}", "name",
 	        text_of(d, "name"), "url", base, "hook_attributes", "url", base, GHAPPS_PATH,
-	        "/webhook/", app, "active", 1, "redirect_url", base, GHAPPS_PATH, "/created", "public",
-	        !json_is_true(json_object_get(d, "private")), "default_events", "push", "create",
-	        "delete", "default_permissions", "contents", "write", "metadata", "read",
+	        "/webhook/", app, "active", 1, "redirect_url", base, GHAPPS_PATH, "/created",
+	        "public", !json_is_true(json_object_get(d, "private")), "default_events", "push",
+	        "create", "delete", "default_permissions", "contents", "write", "metadata", "read",
 	        "workflows", "write");
 	char back[CREDENTIAL_URL_SIZE + 64];
 
@@ -193,11 +193,10 @@ static int app_page(const json_t *d, const char *secret, const struct store_gith
 	return 0;
 }
 
-int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser, struct ghapps_page *ret,
-                  struct err *err)
+int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser,
+                     struct ghapps_page *ret, struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
-	char hash[SECRET_DIGEST_SIZE], whose[SECRET_DIGEST_SIZE];
 	autojson json_t *d = NULL;
 	struct store_github_link l;
 	struct store_account acc;
@@ -206,9 +205,8 @@ int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser, 
 	memset(ret, 0, sizeof(*ret));
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
-	secret_digest(secret_ok(secret) ? secret : "", hash);
-	secret_digest(browser, whose);
-	if ((r = store_github_link_open(h->store, hash, whose, clock_wall_ms(), &l, err)) < 0 ||
+	if ((r = store_github_link_open(h->store, secret_ok(secret) ? secret : "", browser,
+	                                clock_wall_ms(), &l, err)) < 0 ||
 	    (r = store_account_get(h->store, l.account, &acc, err)) < 0)
 		return r;
 	d = json_loads(l.detail, 0, NULL);
@@ -219,19 +217,19 @@ int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser, 
 	if ((r = ghapps_app_get(h, l.account, l.app, a, err)) < 0)
 		return r;
 	snprintf(ret->origin, sizeof(ret->origin), "%s", a->server);
-	snprintf(ret->target, sizeof(ret->target), "%s/installations/new?state=%s", a->page, secret);
+	snprintf(ret->target, sizeof(ret->target), "%s/installations/new?state=%s", a->page,
+	         secret);
 	return 0;
 }
 
 static int take(struct ghapps *h, const char *kind, const char *secret, const char *browser,
                 struct store_github_link *l, json_t **ret_detail, struct err *err)
 {
-	char hash[SECRET_DIGEST_SIZE], whose[SECRET_DIGEST_SIZE];
 	int r;
 
-	secret_digest(secret_ok(secret) ? secret : "", hash);
-	secret_digest(secret_ok(browser) ? browser : "none", whose);
-	if ((r = store_github_link_take(h->store, hash, whose, clock_wall_ms(), l, err)) < 0)
+	if ((r = store_github_link_take(h->store, secret_ok(secret) ? secret : "",
+	                                secret_ok(browser) ? browser : "", clock_wall_ms(), l,
+	                                err)) < 0)
 		return r;
 	if (strcmp(l->kind, kind) != 0)
 		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
@@ -298,7 +296,8 @@ static void wipe_conversion(json_t *j)
 }
 
 int ghapps_app_made(struct ghapps *h, const char *secret, const char *browser, const char *code,
-                 struct store_github_app *ret, char ret_secret[GHAPPS_SECRET_SIZE], struct err *err)
+                    struct store_github_app *ret, char ret_secret[GHAPPS_SECRET_SIZE],
+                    struct err *err)
 {
 	autojson json_t *d = NULL, *j = NULL, *base = NULL;
 	struct store_github_link l;
@@ -318,8 +317,7 @@ int ghapps_app_made(struct ghapps *h, const char *secret, const char *browser, c
 	ret->shared = json_is_true(json_object_get(d, "shared"));
 	ret->created_ms = clock_wall_ms();
 	snprintf(url, sizeof(url), "%s/app-manifests/%s/conversions", ret->api_url, code);
-	r = github_call(&h->net,
-	                &(struct github_call){ .method = "POST", .url = url, .body = "" },
+	r = github_call(&h->net, &(struct github_call){ .method = "POST", .url = url, .body = "" },
 	                "GitHub did not hand over the App", &j, &status, NULL, err);
 	if (r < 0)
 		return ghapps_unreachable(r, err);
@@ -355,7 +353,8 @@ static int user_token(struct ghapps *h, const struct store_github_app *a, const 
 		return err_set(err, -ENOMEM, "out of memory");
 	wipe_conversion(ask);
 	snprintf(url, sizeof(url), "%s/login/oauth/access_token", a->server);
-	r = github_call(&h->net, &(struct github_call){ .method = "POST", .url = url, .body = body },
+	r = github_call(&h->net,
+	                &(struct github_call){ .method = "POST", .url = url, .body = body },
 	                "GitHub did not say who you are", &j, &status, NULL, err);
 	if (r < 0)
 		return ghapps_unreachable(r, err);
@@ -374,10 +373,9 @@ static int list_page(struct ghapps *h, const char *token, const char *url, json_
                      json_int_t *ret_total, struct err *err)
 {
 	long status = 0;
-	int r = github_call(&h->net,
-	                    &(struct github_call){ .method = "GET", .url = url, .bearer = token },
-	                    "GitHub did not say what the installation reaches", j, &status, NULL,
-	                    err);
+	int r = github_call(
+	        &h->net, &(struct github_call){ .method = "GET", .url = url, .bearer = token },
+	        "GitHub did not say what the installation reaches", j, &status, NULL, err);
 
 	if (r < 0)
 		return ghapps_unreachable(r, err);
@@ -389,8 +387,9 @@ static int list_page(struct ghapps *h, const char *token, const char *url, json_
 }
 
 /* Repositories of the installation that this user is an administrator of. */
-static int count_administered(struct ghapps *h, const struct store_github_app *a, const char *number,
-                              const char *token, json_int_t *ret, struct err *err)
+static int count_administered(struct ghapps *h, const struct store_github_app *a,
+                              const char *number, const char *token, json_int_t *ret,
+                              struct err *err)
 {
 	json_int_t total = 0;
 
@@ -402,8 +401,9 @@ static int count_administered(struct ghapps *h, const struct store_github_app *a
 		size_t i;
 		int r;
 
-		snprintf(url, sizeof(url), "%s/user/installations/%s/repositories?per_page=100&page=%d",
-		         a->api_url, number, page);
+		snprintf(url, sizeof(url),
+		         "%s/user/installations/%s/repositories?per_page=100&page=%d", a->api_url,
+		         number, page);
 		if ((r = list_page(h, token, url, &j, &total, err)) < 0)
 			return r;
 		list = json_object_get(j, "repositories");
@@ -432,9 +432,10 @@ static int check_user(struct ghapps *h, const struct store_github_app *a, const 
 		return r;
 	snprintf(key, sizeof(key), "%s.%s", a->id, number); /* it has no row yet */
 	if ((r = count_administered(h, a, number, theirs, &administered, err)) == 0 &&
-	    (r = app_token(h->tokens,
-	                   &(struct app_token_of){ .key = key, .who = ghapps_who(a), .number = number },
-	                   &h->net, ours, err)) == 0) {
+	    (r = app_token(
+	             h->tokens,
+	             &(struct app_token_of){ .key = key, .who = ghapps_who(a), .number = number },
+	             &h->net, ours, err)) == 0) {
 		snprintf(url, sizeof(url), "%s/installation/repositories?per_page=1", a->api_url);
 		r = list_page(h, ours, url, &j, &total, err);
 	}
@@ -443,17 +444,18 @@ static int check_user(struct ghapps *h, const struct store_github_app *a, const 
 	if (r < 0)
 		return r;
 	if (total == 0 || administered < total)
-		return err_tag(err, -EACCES, ERR_FORBIDDEN,
-		               "the installation reaches %lld repositories, and this user of "
-		               "GitHub is an administrator of %lld of them (the first %d are looked "
-		               "at): choose only repositories that you administer, or let somebody "
-		               "who administers all of them open a link",
-		               (long long)total, (long long)administered, GHAPPS_REPOS_MAX);
+		return err_tag(
+		        err, -EACCES, ERR_FORBIDDEN,
+		        "the installation reaches %lld repositories, and this user of "
+		        "GitHub is an administrator of %lld of them (the first %d are looked "
+		        "at): choose only repositories that you administer, or let somebody "
+		        "who administers all of them open a link",
+		        (long long)total, (long long)administered, GHAPPS_REPOS_MAX);
 	return 0;
 }
 
 int ghapps_installed(struct ghapps *h, const char *secret, const char *browser, const char *number,
-                  const char *code, struct store_installation *ret, struct err *err)
+                     const char *code, struct store_installation *ret, struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
 	autojson json_t *d = NULL;

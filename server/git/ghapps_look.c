@@ -58,7 +58,7 @@ static void put_text(char *dst, size_t size, const json_t *v)
 }
 
 int ghapps_ask(struct ghapps *h, const struct store_github_app *a, struct store_installation *i,
-            struct err *err)
+               struct err *err)
 {
 	const struct github_who who = ghapps_who(a);
 	autojson json_t *j = NULL;
@@ -73,8 +73,8 @@ int ghapps_ask(struct ghapps *h, const struct store_github_app *a, struct store_
 	if (r < 0)
 		return ghapps_unreachable(r, err);
 	if (status == 404)
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
-		               "the App '%s' has no installation %s", a->name, i->number);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "the App '%s' has no installation %s",
+		               a->name, i->number);
 	if (status != 200)
 		return err_tag(err, -EIO, ERR_GIT_HUB_SYNC_FAILED, "%s: it answered %ld", what,
 		               status);
@@ -108,12 +108,13 @@ static int one_page(struct ghapps *h, const struct store_github_app *a, const ch
 		return r;
 	list = json_object_get(j, "repositories");
 	if (status != 200 || !json_is_array(list))
-		return err_set(err, -EIO, "cannot list its repositories: %s answered %ld", a->api_url,
-		               status);
+		return err_set(err, -EIO, "cannot list its repositories: %s answered %ld",
+		               a->api_url, status);
 	json_array_foreach(list, i, v)
 	{
 		name = json_string_value(json_object_get(v, "full_name"));
-		if (name && l->n < GHAPPS_REPOS_MAX && ghapps_repo_name_ok(name) && !names_add(l, name))
+		if (name && l->n < GHAPPS_REPOS_MAX && ghapps_repo_name_ok(name) &&
+		    !names_add(l, name))
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	*ret_last = json_array_size(list) < PER_PAGE || l->n >= GHAPPS_REPOS_MAX;

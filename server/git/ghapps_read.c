@@ -79,7 +79,8 @@ bool ghapps_repo_name_ok(const char *name)
 {
 	static const char allowed[] =
 	        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-	size_t owner = strspn(name, allowed), repo = name[owner] ? strspn(name + owner + 1, allowed) : 0;
+	size_t owner = strspn(name, allowed),
+	       repo = name[owner] ? strspn(name + owner + 1, allowed) : 0;
 
 	return owner && repo && name[owner] == '/' && !name[owner + 1 + repo] && owner <= 100 &&
 	       repo <= 100 && strcmp(name + owner + 1, ".") != 0 &&
@@ -138,10 +139,11 @@ static bool put_number(const json_t *v, char *dst, size_t size)
 	return true;
 }
 
-int ghapps_event_read(const char *event, const json_t *body, struct ghapps_event *ret, struct err *err)
+int ghapps_event_read(const char *event, const json_t *body, struct ghapps_event *ret,
+                      struct err *err)
 {
-	const char *name =
-	        json_string_value(json_object_get(json_object_get(body, "repository"), "full_name"));
+	const char *name = json_string_value(
+	        json_object_get(json_object_get(body, "repository"), "full_name"));
 	bool refs = strcmp(event, "push") == 0 || strcmp(event, "create") == 0 ||
 	            strcmp(event, "delete") == 0;
 

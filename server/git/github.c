@@ -112,8 +112,8 @@ static size_t on_header(char *p, size_t size, size_t n, void *ctx)
 static struct curl_slist *headers_of(const struct github_call *q)
 {
 	static const char *const plain[] = { "Accept: application/vnd.github+json",
-		                             "X-GitHub-Api-Version: 2022-11-28", "Expect:",
-		                             "Content-Type: application/json" };
+		                             "X-GitHub-Api-Version: 2022-11-28",
+		                             "Expect:", "Content-Type: application/json" };
 	struct curl_slist *list = NULL;
 	autobuf struct buf b = { 0 };
 

@@ -35,8 +35,8 @@ struct github_call {
 };
 /*
  * One request; any answer is one: its status in *ret_status, its JSON in *ret (NULL if it is none).
- * *ret_ahead_s: how far the server's clock is ahead of ours; may be NULL. A failure's message begins
- * with what was wanted.
+ * *ret_ahead_s: how far the server's clock is ahead of ours; may be NULL. A failure's message
+ * begins with what was wanted.
  */
 int github_call(const struct github_net *net, const struct github_call *q, const char *what,
                 json_t **ret, long *ret_status, int64_t *ret_ahead_s, struct err *err);

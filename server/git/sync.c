@@ -96,8 +96,8 @@ int sync_enable(struct syncs *y, const struct store_repo *r, const struct sync_n
 		return rc;
 	if (n->token && n->installation)
 		return err_tag(err, -EINVAL, TAG, "give either 'token' or 'installationId'");
-	if (!n->token &&
-	    (rc = ghapps_choose(y->ghapps, r->account, s->url, n->installation, s->installation, err)) < 0)
+	if (!n->token && (rc = ghapps_choose(y->ghapps, r->account, s->url, n->installation,
+	                                     s->installation, err)) < 0)
 		return rc;
 	for (const char *p = n->token ? n->token : ""; *p; p++)
 		if (iscntrl((unsigned char)*p) || p - n->token >= (long)sizeof(s->token) - 1)
@@ -285,8 +285,8 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	if ((r = credentials_new(s, c->base_url, g->conf.allow_private, &y->ending, &y->credentials,
 	                         err)) < 0 ||
 	    (r = ghapps_new(s, c->base_url,
-	                 &(struct github_net){ g->conf.allow_private, &y->ending },
-	                 on_change_there, y, &y->ghapps, err)) < 0 ||
+	                    &(struct github_net){ g->conf.allow_private, &y->ending },
+	                    on_change_there, y, &y->ghapps, err)) < 0 ||
 	    (r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
 		return r;
 	for (; y->n < WORKERS; y->n++)

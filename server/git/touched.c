@@ -99,8 +99,7 @@ int repo_tagged(struct repos *g, const struct store_repo *r, const char *sha,
 
 	if (rc < 0)
 		return rc;
-	if (git_oid_fromstr(&id, sha) < 0 ||
-	    git_object_lookup(&o, repo, &id, GIT_OBJECT_ANY) < 0 ||
+	if (git_oid_fromstr(&id, sha) < 0 || git_object_lookup(&o, repo, &id, GIT_OBJECT_ANY) < 0 ||
 	    git_object_peel(&c, o, GIT_OBJECT_COMMIT) < 0)
 		rc = err_set(err, -ENOENT, "the tag is of no commit");
 	else

@@ -151,10 +151,9 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
                           const struct repo_push *p, const struct repo_update *u, const char *name,
                           struct err *err)
 {
-	struct store_delivery d = { .action = tr->action,
-		                    .event = tr->event,
-		                    .state = DELIVERY_PENDING,
-		                    .status = -1 };
+	struct store_delivery d = {
+		.action = tr->action, .event = tr->event, .state = DELIVERY_PENDING, .status = -1
+	};
 	bool tag = trigger_is_tag(tr->event);
 	int64_t waiting;
 	int r = p->again ? store_delivery_known(t->store, tr->id, p->id, name, err) : 0;

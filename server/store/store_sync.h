@@ -14,9 +14,9 @@ struct store_sync {
 	char account[ACCOUNT_SIZE];
 	char remote[256]; /* "owner/name" */
 	char url[1024];
-	char token[512];    /* password there, or "" */
-	char hook[65];      /* secret in the address that starts a sync */
-	char hook_hash[65]; /* of it; store_sync_put() fills it in */
+	char token[512];            /* password there, or "" */
+	char hook[65];              /* secret in the address that starts a sync */
+	char hook_hash[65];         /* of it; store_sync_put() fills it in */
 	char installation[ID_SIZE]; /* of a GitHub App, whose tokens it uses; or "" */
 	enum sync_state state;
 	char note[256];

@@ -11,8 +11,8 @@
 #include "store/store_internal.h"
 
 const char *const trigger_action_words[TRIGGER_ACTION_MAX] = { "webhook", "vm" };
-const char *const trigger_event_words[TRIGGER_EVENT_MAX] = { "push", "branchCreate",
-	                                                     "branchDelete", "tag", "tagDelete" };
+const char *const trigger_event_words[TRIGGER_EVENT_MAX] = { "push", "branchCreate", "branchDelete",
+	                                                     "tag", "tagDelete" };
 const char *const delivery_state_words[DELIVERY_STATE_MAX] = { "pending", "active", "delivered",
 	                                                       "failed" };
 

@@ -83,8 +83,9 @@ struct store_delivery {
 	enum trigger_action action;
 	enum trigger_event event;
 	char branch[DELIVERY_BRANCH_SIZE]; /* or tag */
-	char old_sha[SHA_TEXT_SIZE], new_sha[SHA_TEXT_SIZE]; /* commits; zeros: none, "": a tag of none */
-	char push[ID_SIZE]; /* the push it belongs to */
+	char old_sha[SHA_TEXT_SIZE],
+	        new_sha[SHA_TEXT_SIZE]; /* commits; zeros: none, "": a tag of none */
+	char push[ID_SIZE];             /* the push it belongs to */
 	enum delivery_state state;
 	uint32_t attempts;
 	int64_t next_ms, created_ms, updated_ms;

@@ -4,7 +4,8 @@
  *
  * Input: a signature header, an event, and a body, each on a line of its own but the last. Nothing
  * but the right signature of the body is taken; an event that is accepted names an installation by
- * digits and a repository that is safe in an address; and such a name is found again in its address.
+ * digits and a repository that is safe in an address; and such a name is found again in its
+ * address.
  */
 #include <openssl/hmac.h>
 #include <stdint.h>

@@ -32,11 +32,11 @@ static bool is_for_all(const char *pattern)
 		/* certificates and public keys are no secrets */
 		"/v1/ca", "/.well-known/jwks.json",
 		/* these have a secret in their path or body, or are the way to one */
-		"/git/v1/sync-hook/{hook}", "/git/v1/github/webhook/{app}",
-		"/git/v1/github/start", "/git/v1/github/created", "/git/v1/github/installed",
-		"/v1/session", "/v1/login-requests",
-		"/v1/login-requests/{login_id}/poll", "/api/v1/auth/cli", "/api/v1/auth/cli/poll",
-		"/api/v1/auth/sessions/current/refresh", "/api/cli/teams", "/api/proxy/request"
+		"/git/v1/sync-hook/{hook}", "/git/v1/github/webhook/{app}", "/git/v1/github/start",
+		"/git/v1/github/created", "/git/v1/github/installed", "/v1/session",
+		"/v1/login-requests", "/v1/login-requests/{login_id}/poll", "/api/v1/auth/cli",
+		"/api/v1/auth/cli/poll", "/api/v1/auth/sessions/current/refresh", "/api/cli/teams",
+		"/api/proxy/request"
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)

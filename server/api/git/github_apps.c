@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* github_apps.c - GitHub Apps, their installations and their webhook; secrets are never sent back */
+/* github_apps.c - GitHub Apps, their installations and their webhook; secrets are never sent back
+ */
 #include "api/git/shared.h"
 
 #include <errno.h>
@@ -99,11 +100,11 @@ static const struct json_field add_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, app_id, "appId", JSON_REQUIRED, 0, 60),
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, private_key, "privateKey", JSON_REQUIRED, 0,
 	           CREDENTIAL_SECRET_SIZE - 1),
-	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, webhook_secret, "webhookSecret", JSON_NULLABLE, 0,
-	           GITHUB_SECRET_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, webhook_secret, "webhookSecret", JSON_NULLABLE,
+	           0, GITHUB_SECRET_SIZE - 1),
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, client_id, "clientId", JSON_NULLABLE, 0, 60),
-	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, client_secret, "clientSecret", JSON_NULLABLE, 0,
-	           GITHUB_SECRET_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, ghapps_app_new, client_secret, "clientSecret", JSON_NULLABLE,
+	           0, GITHUB_SECRET_SIZE - 1),
 	JSON_FIELD(JSON_WANT_BOOL, ghapps_app_new, shared, "shared", 0, 0, 0, NULL,
 	           "the operator: for all accounts"),
 };
@@ -153,8 +154,8 @@ static int reply_link(struct request *req, struct reply *res, const struct ghapp
 	    (r = ghapps_link_new(h, who_of(req)->account, &with, secret, &until, err)) < 0)
 		return r;
 	snprintf(url, sizeof(url), "%s" GHAPPS_PATH "/start?link=%s", with.base, secret);
-	r = reply_json(res,
-	               json_pack("{s:s, s:o}", "url", url, "expiresAt", shape_time(until)), err);
+	r = reply_json(res, json_pack("{s:s, s:o}", "url", url, "expiresAt", shape_time(until)),
+	               err);
 	explicit_bzero(url, sizeof(url));
 	explicit_bzero(secret, sizeof(secret));
 	return r;
@@ -164,8 +165,8 @@ static const struct json_field manifest_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_link_new, base, "baseUrl", JSON_NULLABLE, 0, 250, NULL,
 	           "where GitHub and browsers reach this server; as this request, if left out"),
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_link_new, name, "name", JSON_NULLABLE, 0, 60),
-	JSON_FIELD(JSON_WANT_STRREF, ghapps_link_new, organization, "organization", JSON_NULLABLE, 0,
-	           60, NULL, "on GitHub, that the App will belong to; the user, if left out"),
+	JSON_FIELD(JSON_WANT_STRREF, ghapps_link_new, organization, "organization", JSON_NULLABLE,
+	           0, 60, NULL, "on GitHub, that the App will belong to; the user, if left out"),
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_link_new, server, "server", JSON_NULLABLE, 0, 250),
 	JSON_FIELD(JSON_WANT_STRREF, ghapps_link_new, api_url, "apiUrl", JSON_NULLABLE, 0, 250),
 	JSON_FIELD(JSON_WANT_BOOL, ghapps_link_new, shared, "shared", 0, 0, 0, NULL,
@@ -258,8 +259,8 @@ int api_github_repositories(struct request *req, struct reply *res, struct err *
 	int r;
 
 	if ((r = github_apps_of(req, &h, err)) < 0 ||
-	    (r = ghapps_installation_get(h, who_of(req)->account, request_arg(req, "{installation}"),
-	                              &i, err)) < 0 ||
+	    (r = ghapps_installation_get(h, who_of(req)->account,
+	                                 request_arg(req, "{installation}"), &i, err)) < 0 ||
 	    (r = request_query_u32(req, "limit", UINT32_MAX, &limit, err)) < 0 ||
 	    (r = request_query_u32(req, "offset", UINT32_MAX, &offset, err)) < 0 ||
 	    (r = store_github_repo_list(deps_of(req)->store, i.id,
@@ -279,7 +280,7 @@ int api_github_refresh(struct request *req, struct reply *res, struct err *err)
 
 	if (r == 0)
 		r = ghapps_installation_look(h, who_of(req)->account,
-		                          request_arg(req, "{installation}"), err);
+		                             request_arg(req, "{installation}"), err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }
 
@@ -292,7 +293,8 @@ int api_github_forget(struct request *req, struct reply *res, struct err *err)
 	if ((r = github_apps_of(req, &h, err)) < 0 ||
 	    (r = request_query_bool(req, "uninstall", &uninstall, err)) < 0 ||
 	    (r = ghapps_installation_remove(h, who_of(req)->account,
-	                                 request_arg(req, "{installation}"), uninstall, err)) < 0)
+	                                    request_arg(req, "{installation}"), uninstall, err)) <
+	            0)
 		return r;
 	return reply_json(res, json_object(), err);
 }
@@ -303,9 +305,9 @@ int api_github_forget(struct request *req, struct reply *res, struct err *err)
 int api_github_webhook(struct request *req, struct reply *res, struct err *err)
 {
 	struct ghapps_hook k = { .app = request_arg(req, "{app}"),
-		              .signature = request_header(req, "X-Hub-Signature-256"),
-		              .event = request_header(req, "X-GitHub-Event"),
-		              .delivery = request_header(req, "X-GitHub-Delivery") };
+		                 .signature = request_header(req, "X-Hub-Signature-256"),
+		                 .event = request_header(req, "X-GitHub-Event"),
+		                 .delivery = request_header(req, "X-GitHub-Delivery") };
 	json_t *json = NULL;
 	struct ghapps *h = NULL;
 	int r;

@@ -108,9 +108,11 @@ static void put_next(struct buf *b, const struct ghapps_page *p, const char *hos
 	put_html(b, p->account);
 	buf_printf(b, "</strong> on ");
 	put_html(b, host);
-	buf_printf(b, p->install
-	                      ? ": it can read and change them. Go on only if that is what you want.</p>"
-	                      : ". It can read and change the repositories where it is installed.</p>");
+	buf_printf(
+	        b,
+	        p->install
+	                ? ": it can read and change them. Go on only if that is what you want.</p>"
+	                : ". It can read and change the repositories where it is installed.</p>");
 	if (p->install) {
 		buf_printf(b, "<p><a rel=\"noreferrer\" href=\"");
 		put_html(b, p->target);
@@ -160,7 +162,8 @@ int api_github_created(struct request *req, struct reply *res, struct err *err)
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
 	browser_of(req, browser);
-	if ((r = github_apps_of(req, &h, err)) < 0 || (r = request_query(req, "code", &code, err)) < 0 ||
+	if ((r = github_apps_of(req, &h, err)) < 0 ||
+	    (r = request_query(req, "code", &code, err)) < 0 ||
 	    (r = request_query(req, "state", &state, err)) < 0 ||
 	    (r = ghapps_app_made(h, state, browser, code, a, secret, err)) < 0)
 		return page_error(req, res, r, err);
@@ -168,9 +171,10 @@ int api_github_created(struct request *req, struct reply *res, struct err *err)
 	page_begin(&b, "The App is there");
 	buf_printf(&b, "<p>GitHub has made the App <strong>");
 	put_html(&b, a->name);
-	buf_printf(&b, "</strong>, and this server has its keys. The next step is to <a "
-	               "rel=\"noreferrer\" href=\"" GHAPPS_PATH "/start?link=%s\">install it</a> where "
-	               "the repositories are.</p>",
+	buf_printf(&b,
+	           "</strong>, and this server has its keys. The next step is to <a "
+	           "rel=\"noreferrer\" href=\"" GHAPPS_PATH "/start?link=%s\">install it</a> where "
+	           "the repositories are.</p>",
 	           secret);
 	explicit_bzero(a, sizeof(*a));
 	return page_end(res, &b, NULL, err);
@@ -196,6 +200,7 @@ int api_github_installed(struct request *req, struct reply *res, struct err *err
 	page_begin(&b, "Connected");
 	buf_printf(&b, "<p>The repositories of <strong>");
 	put_html(&b, i.login);
-	buf_printf(&b, "</strong> that you chose can be mirrored now. You can close this page.</p>");
+	buf_printf(&b,
+	           "</strong> that you chose can be mirrored now. You can close this page.</p>");
 	return page_end(res, &b, NULL, err);
 }

@@ -39,7 +39,8 @@ int api_sync_get(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	snprintf(hook, sizeof(hook), "/git/v1/sync-hook/%s", s->hook);
-	if (*s->installation && store_installation_get(deps_of(req)->store, s->installation, &i, err) < 0)
+	if (*s->installation &&
+	    store_installation_get(deps_of(req)->store, s->installation, &i, err) < 0)
 		*err = (struct err){ 0 }; /* it is gone; the error of the next sync says so */
 	conflicts = json_loads(s->conflicts, 0, NULL);
 	return reply_json(res,

@@ -50,11 +50,10 @@ static json_t *trigger_json(const struct store_trigger *t)
 	                            shape_text(t->snapshot), "command", t->command);
 
 	return json_pack("{s:s, s:s, s:{s:s, s:o, s:o}, s:o, s:b, s:o}", "id", t->id,
-	                 "repositoryId", t->repo, "trigger", "event",
-	                 trigger_event_words[t->event],
-	                 trigger_is_tag(t->event) ? "tags" : "branches",
-	                 filters_json(t->branches), "globs", filters_json(t->globs), "action",
-	                 action, "managed", 0, "createdAt", shape_time(t->created_ms));
+	                 "repositoryId", t->repo, "trigger", "event", trigger_event_words[t->event],
+	                 trigger_is_tag(t->event) ? "tags" : "branches", filters_json(t->branches),
+	                 "globs", filters_json(t->globs), "action", action, "managed", 0,
+	                 "createdAt", shape_time(t->created_ms));
 }
 
 /* For a command: how it went, in one word. */
@@ -77,17 +76,16 @@ static json_t *delivery_json(const struct store_delivery *d)
 	bool hook = d->action == TRIGGER_WEBHOOK;
 	bool tag = trigger_is_tag(d->event);
 	const char *commit = trigger_is_delete(d->event) ? d->old_sha : d->new_sha;
-	json_t *j =
-	        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o, s:o}",
-	                  "id", d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
-	                  trigger_action_words[d->action], "event", trigger_event_words[d->event],
-	                  "branch", tag ? json_null() : shape_text(d->branch), "tag",
-	                  tag ? shape_text(d->branch) : json_null(), "commit",
-	                  shape_sha(commit), "state", delivery_state_words[d->state], "attempts",
-	                  (json_int_t)d->attempts, "createdAt", shape_time(d->created_ms),
-	                  "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
-	                  d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(),
-	                  "error", shape_text(d->note));
+	json_t *j = json_pack(
+	        "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o, s:o}", "id",
+	        d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
+	        trigger_action_words[d->action], "event", trigger_event_words[d->event], "branch",
+	        tag ? json_null() : shape_text(d->branch), "tag",
+	        tag ? shape_text(d->branch) : json_null(), "commit", shape_sha(commit), "state",
+	        delivery_state_words[d->state], "attempts", (json_int_t)d->attempts, "createdAt",
+	        shape_time(d->created_ms), "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
+	        d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(), "error",
+	        shape_text(d->note));
 
 	json_object_set_new(j, hook ? "statusCode" : "exitCode",
 	                    d->status >= 0 ? json_integer(d->status) : json_null());
@@ -203,7 +201,8 @@ static int read_when(const json_t *j, struct trigger_new *ret, struct err *err)
 		               "\"branchDelete\", \"tag\" or \"tagDelete\"");
 	tag = trigger_is_tag(ret->event);
 	if (json_array_size(tag ? w.branches : w.tags))
-		return err_tag(err, -EINVAL, TAG, "'trigger.%s' must be left out with \"%s\": use '%s'",
+		return err_tag(err, -EINVAL, TAG,
+		               "'trigger.%s' must be left out with \"%s\": use '%s'",
 		               tag ? "branches" : "tags", w.event, tag ? "tags" : "branches");
 	r = read_filters(tag ? w.tags : w.branches, tag ? "tags" : "branches", &ret->names, err);
 	return r < 0 ? r : read_filters(w.globs, "globs", &ret->globs, err);
