@@ -78,6 +78,8 @@ static int app_detail(struct ghapps *h, const struct ghapps_link_new *n, json_t 
 	                       err)) < 0 ||
 	    (r = github_api_url(server, n->api_url, api, sizeof(api), err)) < 0)
 		return r;
+	if (server[strcspn(server, ";,'\"<>\\")]) /* it is put into a policy */
+		return err_tag(err, -EINVAL, TAG, "'server' has characters that no host has");
 	if (!plain(n->organization, 60))
 		return err_tag(err, -EINVAL, TAG,
 		               "'organization' must be the name of one on GitHub");
