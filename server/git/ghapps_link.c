@@ -25,7 +25,6 @@
 #include "base/id.h"
 #include "base/json_field.h"
 #include "git/ghapps_internal.h"
-#include "secret/secret.h"
 #include "store/store_account.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
@@ -79,6 +78,8 @@ static int app_detail(struct ghapps *h, const struct ghapps_link_new *n, json_t 
 	                       err)) < 0 ||
 	    (r = github_api_url(server, n->api_url, api, sizeof(api), err)) < 0)
 		return r;
+	if (server[strcspn(server, ";,'\"<>\\")]) /* it is put into a policy */
+		return err_tag(err, -EINVAL, TAG, "'server' has characters that no host has");
 	if (!plain(n->organization, 60))
 		return err_tag(err, -EINVAL, TAG,
 		               "'organization' must be the name of one on GitHub");
@@ -107,13 +108,12 @@ static int add_link(struct ghapps *h, const char *account, const char *kind, con
 		return err_tag(err, -EINVAL, TAG, "'baseUrl' or 'server' is too long");
 	l.detail[n] = '\0';
 	make_secret(ret_secret);
-	secret_digest(ret_secret, l.hash);
 	snprintf(l.account, sizeof(l.account), "%s", account);
 	snprintf(l.kind, sizeof(l.kind), "%s", kind);
 	snprintf(l.app, sizeof(l.app), "%s", app);
 	if (ret_until_ms)
 		*ret_until_ms = l.until_ms;
-	return store_github_link_add(h->store, &l, clock_wall_ms(), err);
+	return store_github_link_add(h->store, ret_secret, &l, clock_wall_ms(), err);
 }
 
 int ghapps_link_new(struct ghapps *h, const char *account, const struct ghapps_link_new *n,
@@ -199,7 +199,6 @@ int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser,
                      struct ghapps_page *ret, struct err *err)
 {
 	autowipe struct store_github_app *a = calloc(1, sizeof(*a));
-	char hash[SECRET_DIGEST_SIZE], whose[SECRET_DIGEST_SIZE];
 	autojson json_t *d = NULL;
 	struct store_github_link l;
 	struct store_account acc;
@@ -208,9 +207,8 @@ int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser,
 	memset(ret, 0, sizeof(*ret));
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
-	secret_digest(secret_ok(secret) ? secret : "", hash);
-	secret_digest(browser, whose);
-	if ((r = store_github_link_open(h->store, hash, whose, clock_wall_ms(), &l, err)) < 0 ||
+	if ((r = store_github_link_open(h->store, secret_ok(secret) ? secret : "", browser,
+	                                clock_wall_ms(), &l, err)) < 0 ||
 	    (r = store_account_get(h->store, l.account, &acc, err)) < 0)
 		return r;
 	d = json_loads(l.detail, 0, NULL);
@@ -229,12 +227,11 @@ int ghapps_page_open(struct ghapps *h, const char *secret, const char *browser,
 static int take(struct ghapps *h, const char *kind, const char *secret, const char *browser,
                 struct store_github_link *l, json_t **ret_detail, struct err *err)
 {
-	char hash[SECRET_DIGEST_SIZE], whose[SECRET_DIGEST_SIZE];
 	int r;
 
-	secret_digest(secret_ok(secret) ? secret : "", hash);
-	secret_digest(secret_ok(browser) ? browser : "none", whose);
-	if ((r = store_github_link_take(h->store, hash, whose, clock_wall_ms(), l, err)) < 0)
+	if ((r = store_github_link_take(h->store, secret_ok(secret) ? secret : "",
+	                                secret_ok(browser) ? browser : "", clock_wall_ms(), l,
+	                                err)) < 0)
 		return r;
 	if (strcmp(l->kind, kind) != 0)
 		return err_tag(err, -ENOENT, ERR_NOT_FOUND,

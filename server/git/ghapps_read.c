@@ -18,7 +18,7 @@
 
 #define TAG ERR_GIT_INVALID_REQUEST
 #define PREFIX "sha256="
-#define MD_SIZE 32u
+#define MD_SIZE ((size_t)32)
 
 /* ---- addresses ---- */
 

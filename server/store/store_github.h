@@ -89,7 +89,7 @@ int store_github_repo_list(struct store *s, const char *installation, int64_t li
 /* ---- store_github_link.c: links that are used once, webhooks that were heard ---- */
 
 struct store_github_link {
-	char hash[65]; /* of the secret in it */
+	char hash[65]; /* of the secret in it; store_github_link_add() fills it in */
 	char account[ACCOUNT_SIZE];
 	char kind[16];                   /* "app", "install" */
 	char app[ID_SIZE];               /* of the App; for "app": that it will have */
@@ -98,13 +98,14 @@ struct store_github_link {
 	int64_t until_ms;
 };
 /* Drops expired ones. -EDQUOT: the account has too many. */
-int store_github_link_add(struct store *s, const struct store_github_link *l, int64_t now_ms,
-                          struct err *err);
-/* Whoever opens it is the one who may use it. -ENOENT: there is none, or not any more. */
-int store_github_link_open(struct store *s, const char *hash, const char *browser, int64_t now_ms,
+int store_github_link_add(struct store *s, const char *secret, const struct store_github_link *l,
+                          int64_t now_ms, struct err *err);
+/* Whoever opens it, with a secret of his own, is the one who may use it. -ENOENT: there is none, or
+ * not any more. */
+int store_github_link_open(struct store *s, const char *secret, const char *browser, int64_t now_ms,
                            struct store_github_link *ret, struct err *err);
 /* Uses it up. -ENOENT: as above, or another browser opened it. */
-int store_github_link_take(struct store *s, const char *hash, const char *browser, int64_t now_ms,
+int store_github_link_take(struct store *s, const char *secret, const char *browser, int64_t now_ms,
                            struct store_github_link *ret, struct err *err);
 
 #define GITHUB_DELIVERIES_KEPT 10000 /* of an App */

@@ -33,19 +33,21 @@ static int gone(struct err *err)
 	               "ask for a new one");
 }
 
-int store_github_link_add(struct store *s, const struct store_github_link *l, int64_t now_ms,
-                          struct err *err)
+int store_github_link_add(struct store *s, const char *secret, const struct store_github_link *l,
+                          int64_t now_ms, struct err *err)
 {
+	struct store_github_link row = *l;
 	char now[24];
-	const char *old[] = { now }, *whose[] = { l->account };
+	const char *old[] = { now };
 	autotx struct tx t = { 0 };
 	int r;
 
+	secret_digest(secret, row.hash);
 	snprintf(now, sizeof(now), "%lld", (long long)now_ms);
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM github_links WHERE until_ms < CAST($1 AS BIGINT)", old, 1,
 	                  err)) < 0 ||
-	    (r = query_count(s, "SELECT COUNT(*) FROM github_links WHERE account = $1", whose[0],
+	    (r = query_count(s, "SELECT COUNT(*) FROM github_links WHERE account = $1", l->account,
 	                     err)) < 0)
 		return r;
 	if (r >= GITHUB_LINKS_MAX)
@@ -53,44 +55,49 @@ int store_github_link_add(struct store *s, const struct store_github_link *l, in
 		               "an account has at most %d links that were not used yet: they end "
 		               "by themselves",
 		               GITHUB_LINKS_MAX);
-	if ((r = row_insert(s, &link_table, l, err)) < 0)
+	if ((r = row_insert(s, &link_table, &row, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
 
-static int find(struct store *s, const char *hash, int64_t now_ms, struct store_github_link *ret,
+static int find(struct store *s, const char *secret, int64_t now_ms, struct store_github_link *ret,
                 struct err *err)
 {
-	int r = row_get(s, &link_table, hash, ret, err);
+	char hash[SECRET_DIGEST_SIZE];
+	int r;
 
+	secret_digest(secret, hash);
+	r = row_get(s, &link_table, hash, ret, err);
 	return r == -ENOENT || (r == 0 && ret->until_ms < now_ms) ? gone(err) : r;
 }
 
-int store_github_link_open(struct store *s, const char *hash, const char *browser, int64_t now_ms,
+int store_github_link_open(struct store *s, const char *secret, const char *browser, int64_t now_ms,
                            struct store_github_link *ret, struct err *err)
 {
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = find(s, hash, now_ms, ret, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = find(s, secret, now_ms, ret, err)) < 0)
 		return r;
-	snprintf(ret->browser, sizeof(ret->browser), "%s", browser);
+	secret_digest(browser, ret->browser);
 	if ((r = row_update(s, &link_table, ret, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
 
-int store_github_link_take(struct store *s, const char *hash, const char *browser, int64_t now_ms,
+int store_github_link_take(struct store *s, const char *secret, const char *browser, int64_t now_ms,
                            struct store_github_link *ret, struct err *err)
 {
+	char whose[SECRET_DIGEST_SIZE];
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = find(s, hash, now_ms, ret, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = find(s, secret, now_ms, ret, err)) < 0)
 		return r;
-	if (!*ret->browser || strcmp(ret->browser, browser) != 0) /* both are hashes */
+	secret_digest(browser, whose);
+	if (!*browser || !*ret->browser || strcmp(ret->browser, whose) != 0) /* hashes */
 		return gone(err);
-	if ((r = row_delete(s, &link_table, hash, err)) < 0)
+	if ((r = row_delete(s, &link_table, ret->hash, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -23,9 +23,13 @@ class GitVm(GitTools, Case):
     @classmethod
     def setUpClass(cls):
         cls.hub = GitHub()
-        cls.addClassCleanup(cls.hub.close)
         cls.server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0", "PANDO_GITHUB_URL": cls.hub.url, "PANDO_GIT_ALLOW_PRIVATE": "1"}
         super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.hub.close()
 
     def setUp(self):
         self.port, self.key, self.data_dir = self.s.port, self.s.key(), self.s.dir

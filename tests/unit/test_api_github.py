@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GitHub Apps with many installations against a small GitHub; usage: test_api_github.py SERVE_GIT [TEST...]"""
 import html
+import http.client
 import json
 import os
 import queue
@@ -175,7 +176,11 @@ class Github(Base):
             "name": "my-app", "url": self.base(), "redirect_url": f"{self.base()}{HUB}/created", "public": True,
             "default_events": ["push", "create", "delete"], "default_permissions": {"contents": "write", "metadata": "read", "workflows": "write"},
             "setup_url": f"{self.base()}{HUB}/installed", "setup_on_update": True})
-        # somebody who only saw the address cannot go on with it
+        self.assertRegex(b.headers["Set-Cookie"], "^pando_github=[0-9a-f]{64}; Path=/; HttpOnly; SameSite=Lax$")
+        c = self.raw(f"{HUB}/start?link={link['url'].rpartition('=')[2]}", {"X-Forwarded-Proto": "https"})
+        self.assertRegex(c["Set-Cookie"], "^__Host-pando_github=[0-9a-f]{64}; Path=/; HttpOnly; SameSite=Lax; Secure$")
+        b.go(link["url"])  # whoever opened it last can go on with it
+        # somebody who only saw the address cannot
         stolen = Browser()
         stolen.go(f"{self.base()}{HUB}/created?code=abc&state={state}")
         self.assertEqual(stolen.status, 404)
@@ -494,7 +499,8 @@ class Github(Base):
         mine = self.one()
         self.call("DELETE", f"{HUB}/installations/{mine['id']}?uninstall=true")
         self.assertEqual((self.installations(), inst.gone), ([], True))
-        for body in ({"baseUrl": "https://x/y"}, {"baseUrl": "file:///"}, {"name": "a b"}, {"organization": "../x"}, {"server": "x"}):
+        for body in ({"baseUrl": "https://x/y"}, {"baseUrl": "file:///"}, {"name": "a b"}, {"organization": "../x"}, {"server": "x"},
+                     {"server": "https://x;sandbox"}):
             self.refused(400, "GIT_INVALID_REQUEST", "POST", f"{HUB}/apps/manifest", body)
 
     def test_links_end(self):
@@ -513,6 +519,14 @@ class Github(Base):
             self.assertEqual(b.status, 404)
         b.go(f"{self.base()}{HUB}/start")
         self.assertEqual(b.status, 404)
+
+    def raw(self, path, headers):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request("GET", path, headers=headers)
+        r = c.getresponse()
+        r.read()
+        c.close()
+        return r.headers
 
     def sql(self, text, *args):
         db = sqlite3.connect(os.path.join(self.data_dir, "pando.db"), timeout=60)

@@ -163,9 +163,9 @@ static void a_link_is_used_once_by_who_opened_it(void **state)
 	struct store_github_link l = { .account = "ac-a", .kind = "install", .until_ms = 1000 };
 	struct world *w = *state;
 	struct store_github_link got;
+	char name[16];
 
-	snprintf(l.hash, sizeof(l.hash), "h1");
-	OK(store_github_link_add(w->s, &l, 1, &err));
+	OK(store_github_link_add(w->s, "h1", &l, 1, &err));
 	assert_int_equal(store_github_link_take(w->s, "h1", "b1", 1, &got, &err), -ENOENT);
 	assert_int_equal(store_github_link_take(w->s, "h1", "", 1, &got, &err), -ENOENT);
 	OK(store_github_link_open(w->s, "h1", "b1", 1, &got, &err));
@@ -177,12 +177,11 @@ static void a_link_is_used_once_by_who_opened_it(void **state)
 	assert_string_equal(got.account, "ac-a");
 	assert_int_equal(store_github_link_take(w->s, "h1", "b2", 1000, &got, &err), -ENOENT);
 	for (int i = 0; i < GITHUB_LINKS_MAX; i++) {
-		snprintf(l.hash, sizeof(l.hash), "n%d", i);
-		OK(store_github_link_add(w->s, &l, 1, &err));
+		snprintf(name, sizeof(name), "n%d", i);
+		OK(store_github_link_add(w->s, name, &l, 1, &err));
 	}
-	snprintf(l.hash, sizeof(l.hash), "more");
-	assert_int_equal(store_github_link_add(w->s, &l, 1, &err), -EDQUOT);
-	OK(store_github_link_add(w->s, &l, 2000, &err)); /* the others have ended */
+	assert_int_equal(store_github_link_add(w->s, "more", &l, 1, &err), -EDQUOT);
+	OK(store_github_link_add(w->s, "more", &l, 2000, &err)); /* the others have ended */
 }
 
 static void a_webhook_is_heard_once(void **state)

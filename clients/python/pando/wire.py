@@ -2337,13 +2337,16 @@ class ContentEntry(_ContentEntryAlways, _ContentEntryMaybe):
 
 
 _TriggerTriggerAlways = TypedDict("_TriggerTriggerAlways", {
-    "event": "Literal['push']",
-    "branches": "Optional[List[str]]",
+    "event": "TriggerEvent",
     "globs": "Optional[List[str]]",
 })
+_TriggerTriggerMaybe = TypedDict("_TriggerTriggerMaybe", {
+    "branches": "Optional[List[str]]",
+    "tags": "Optional[List[str]]",
+}, total=False)
 
 
-class TriggerTrigger(_TriggerTriggerAlways):
+class TriggerTrigger(_TriggerTriggerAlways, _TriggerTriggerMaybe):
     pass
 
 
@@ -2380,8 +2383,10 @@ _DeliveryAlways = TypedDict("_DeliveryAlways", {
     "triggerId": "str",
     "repositoryId": "str",
     "action": "str",
+    "event": "TriggerEvent",
     "branch": "Optional[str]",
-    "commit": "str",
+    "tag": "Optional[str]",
+    "commit": "Optional[str]",
     "state": "str",
     "attempts": "int",
     "createdAt": "str",
@@ -2422,10 +2427,60 @@ _GitSyncAlways = TypedDict("_GitSyncAlways", {
     "error": "Optional[str]",
     "conflicts": "List[GitSyncConflictsItem]",
     "hookPath": "str",
+    "installationId": "Optional[str]",
 })
 
 
 class GitSync(_GitSyncAlways):
+    pass
+
+
+_GithubAppAlways = TypedDict("_GithubAppAlways", {
+    "id": "str",
+    "appId": "str",
+    "name": "str",
+    "server": "str",
+    "apiUrl": "str",
+    "url": "str",
+    "shared": "bool",
+    "own": "bool",
+    "clientId": "Optional[str]",
+    "webhookPath": "str",
+    "webhookSigned": "bool",
+    "lastWebhookAt": "Optional[str]",
+    "createdAt": "str",
+})
+
+
+class GithubApp(_GithubAppAlways):
+    pass
+
+
+_GithubInstallationAlways = TypedDict("_GithubInstallationAlways", {
+    "id": "str",
+    "installationId": "str",
+    "appId": "str",
+    "login": "str",
+    "kind": "str",
+    "repositorySelection": "str",
+    "suspended": "bool",
+    "error": "Optional[str]",
+    "checkedAt": "Optional[str]",
+    "createdAt": "str",
+})
+
+
+class GithubInstallation(_GithubInstallationAlways):
+    pass
+
+
+_GithubLinkAlways = TypedDict("_GithubLinkAlways", {
+    "url": "str",
+    "expiresAt": "str",
+})
+
+
+class GithubLink(_GithubLinkAlways):
     pass
 
 
@@ -2596,10 +2651,11 @@ class TriggerNew(_TriggerNewAlways):
 
 
 _TriggerWhenAlways = TypedDict("_TriggerWhenAlways", {
-    "event": "Literal['push']",
+    "event": "Literal['push', 'branchCreate', 'branchDelete', 'tag', 'tagDelete']",
 })
 _TriggerWhenMaybe = TypedDict("_TriggerWhenMaybe", {
     "branches": "Optional[List[str]]",
+    "tags": "Optional[List[str]]",
     "globs": "Optional[List[str]]",
 }, total=False)
 
@@ -2626,6 +2682,7 @@ _SyncNewMaybe = TypedDict("_SyncNewMaybe", {
     "githubRepoName": "Optional[str]",
     "url": "Optional[str]",
     "token": "Optional[str]",
+    "installationId": "Optional[Union[str, int]]",
 }, total=False)
 
 
@@ -2644,6 +2701,58 @@ _CredentialNewMaybe = TypedDict("_CredentialNewMaybe", {
 
 
 class CredentialNew(_CredentialNewMaybe):
+    pass
+
+
+_GithubAppNewAlways = TypedDict("_GithubAppNewAlways", {
+    "appId": "str",
+    "privateKey": "str",
+})
+_GithubAppNewMaybe = TypedDict("_GithubAppNewMaybe", {
+    "server": "Optional[str]",
+    "apiUrl": "Optional[str]",
+    "webhookSecret": "Optional[str]",
+    "clientId": "Optional[str]",
+    "clientSecret": "Optional[str]",
+    "shared": "bool",
+}, total=False)
+
+
+class GithubAppNew(_GithubAppNewAlways, _GithubAppNewMaybe):
+    pass
+
+
+_GithubManifestMaybe = TypedDict("_GithubManifestMaybe", {
+    "baseUrl": "Optional[str]",
+    "name": "Optional[str]",
+    "organization": "Optional[str]",
+    "server": "Optional[str]",
+    "apiUrl": "Optional[str]",
+    "shared": "bool",
+    "private": "bool",
+}, total=False)
+
+
+class GithubManifest(_GithubManifestMaybe):
+    pass
+
+
+_GithubInstallMaybe = TypedDict("_GithubInstallMaybe", {
+    "baseUrl": "Optional[str]",
+}, total=False)
+
+
+class GithubInstall(_GithubInstallMaybe):
+    pass
+
+
+_GithubAdoptAlways = TypedDict("_GithubAdoptAlways", {
+    "appId": "str",
+    "installationId": "Union[str, int]",
+})
+
+
+class GithubAdopt(_GithubAdoptAlways):
     pass
 
 
@@ -3699,6 +3808,33 @@ class CommitStatusReply(_CommitStatusReplyAlways):
     pass
 
 
+_GithubAppsReplyAlways = TypedDict("_GithubAppsReplyAlways", {
+    "apps": "List[GithubApp]",
+})
+
+
+class GithubAppsReply(_GithubAppsReplyAlways):
+    pass
+
+
+_GithubInstallationsReplyAlways = TypedDict("_GithubInstallationsReplyAlways", {
+    "installations": "List[GithubInstallation]",
+})
+
+
+class GithubInstallationsReply(_GithubInstallationsReplyAlways):
+    pass
+
+
+_GithubRepositoriesReplyAlways = TypedDict("_GithubRepositoriesReplyAlways", {
+    "repositories": "List[str]",
+})
+
+
+class GithubRepositoriesReply(_GithubRepositoriesReplyAlways):
+    pass
+
+
 _CredentialListReplyAlways = TypedDict("_CredentialListReplyAlways", {
     "credentials": "List[Credential]",
 })
@@ -4521,3 +4657,4 @@ Tags = List[str]
 Metadata = Dict[str, str]
 SelfVerb = Literal['snapshot', 'fork', 'suspend', 'rewind', 'children', 'delete']
 CronStatus = Literal['queued', 'running', 'succeeded', 'failed', 'retry']
+TriggerEvent = Literal['push', 'branchCreate', 'branchDelete', 'tag', 'tagDelete']

@@ -1306,12 +1306,15 @@ export interface ContentEntry {
   entries?: ContentEntry[];
 }
 
+export type TriggerEvent = "push" | "branchCreate" | "branchDelete" | "tag" | "tagDelete";
+
 export interface Trigger {
   id: string;
   repositoryId: string;
   trigger: {
-    event: "push";
-    branches: string[] | null;
+    event: TriggerEvent;
+    branches?: string[] | null;
+    tags?: string[] | null;
     globs: string[] | null;
   };
   action: {
@@ -1329,8 +1332,11 @@ export interface Delivery {
   triggerId: string;
   repositoryId: string;
   action: string;
+  event: TriggerEvent;
   branch: string | null;
-  commit: string;
+  tag: string | null;
+  /** of a deletion: the last one */
+  commit: string | null;
   state: string;
   attempts: number;
   createdAt: string;
@@ -1357,6 +1363,48 @@ export interface GitSync {
     reason: string;
   }>;
   hookPath: string;
+  /** of the GitHub App whose tokens it uses */
+  installationId: string | null;
+}
+
+export interface GithubApp {
+  id: string;
+  appId: string;
+  name: string;
+  server: string;
+  apiUrl: string;
+  /** its page on GitHub */
+  url: string;
+  shared: boolean;
+  /** of this account */
+  own: boolean;
+  clientId: string | null;
+  webhookPath: string;
+  /** it has a webhook secret */
+  webhookSigned: boolean;
+  lastWebhookAt: string | null;
+  createdAt: string;
+}
+
+export interface GithubInstallation {
+  id: string;
+  /** GitHub's number */
+  installationId: string;
+  /** id of the App here */
+  appId: string;
+  /** whose repositories they are */
+  login: string;
+  kind: string;
+  repositorySelection: string;
+  suspended: boolean;
+  error: string | null;
+  checkedAt: string | null;
+  createdAt: string;
+}
+
+export interface GithubLink {
+  url: string;
+  expiresAt: string;
 }
 
 export interface Credential {
@@ -1448,8 +1496,12 @@ export interface TriggerNew {
 }
 
 export interface TriggerWhen {
-  event: "push";
+  event: "push" | "branchCreate" | "branchDelete" | "tag" | "tagDelete";
+  /** names; * is any text */
   branches?: string[] | null;
+  /** names; * is any text. For the events of tags */
+  tags?: string[] | null;
+  /** paths, one of which must have changed; not for deletions */
   globs?: string[] | null;
 }
 
@@ -1464,6 +1516,8 @@ export interface SyncNew {
   githubRepoName?: string | null;
   url?: string | null;
   token?: string | null;
+  /** of a GitHub App; that which reaches it, if left out */
+  installationId?: string | number | null;
 }
 
 export interface CredentialNew {
@@ -1473,6 +1527,42 @@ export interface CredentialNew {
   installationId?: string | null;
   privateKey?: string | null;
   apiUrl?: string | null;
+}
+
+export interface GithubAppNew {
+  server?: string | null;
+  apiUrl?: string | null;
+  appId: string;
+  privateKey: string;
+  webhookSecret?: string | null;
+  clientId?: string | null;
+  clientSecret?: string | null;
+  /** the operator: for all accounts */
+  shared?: boolean;
+}
+
+export interface GithubManifest {
+  /** where GitHub and browsers reach this server; as this request, if left out */
+  baseUrl?: string | null;
+  name?: string | null;
+  /** on GitHub, that the App will belong to; the user, if left out */
+  organization?: string | null;
+  server?: string | null;
+  apiUrl?: string | null;
+  /** the operator: for all accounts */
+  shared?: boolean;
+  /** only its owner on GitHub can install it */
+  private?: boolean;
+}
+
+export interface GithubInstall {
+  baseUrl?: string | null;
+}
+
+export interface GithubAdopt {
+  /** id of the App here */
+  appId: string;
+  installationId: string | number;
 }
 
 export interface Owner {
@@ -2702,7 +2792,7 @@ export interface Calls {
   }, options?: CallOptions): Promise<{
     triggers: Trigger[];
   }>;
-  /** POST /git/v1/repo/{repo}/trigger: Create a trigger for pushes: a webhook, or a command in a VM */
+  /** POST /git/v1/repo/{repo}/trigger: Create a trigger for pushes, branches or tags: a webhook, or a command in a VM */
   triggerCreate(args: {
     /** Id of the repository */
     repo: string;
@@ -2781,6 +2871,57 @@ export interface Calls {
   /** POST /git/v1/sync-hook/{hook}: For the other server's webhook: sync now */
   syncHook(args: {
     hook: string;
+  }, options?: CallOptions): Promise<Empty>;
+  /** GET /git/v1/github/apps: List the account's GitHub Apps and the shared ones, without their secrets */
+  githubApps(args?: Record<string, never>, options?: CallOptions): Promise<{
+    apps: GithubApp[];
+  }>;
+  /** POST /git/v1/github/apps: Add a GitHub App that exists; GitHub is asked whether the values are right */
+  githubAppAdd(args: {
+    body: GithubAppNew;
+  }, options?: CallOptions): Promise<GithubApp>;
+  /** POST /git/v1/github/apps/manifest: A link with which a browser makes a new GitHub App for this account; valid for an hour */
+  githubManifest(args: {
+    body: GithubManifest;
+  }, options?: CallOptions): Promise<GithubLink>;
+  /** DELETE /git/v1/github/apps/{app}: Forget a GitHub App with its installations; on GitHub it stays */
+  githubAppDelete(args: {
+    app: string;
+  }, options?: CallOptions): Promise<Empty>;
+  /** POST /git/v1/github/apps/{app}/install: A link with which a browser installs the App for this account, once; valid for a week */
+  githubInstall(args: {
+    app: string;
+    body: GithubInstall;
+  }, options?: CallOptions): Promise<GithubLink>;
+  /** GET /git/v1/github/installations: List the account's installations */
+  githubInstallations(args?: Record<string, never>, options?: CallOptions): Promise<{
+    installations: GithubInstallation[];
+  }>;
+  /** POST /git/v1/github/installations: Add an installation of the account's own App that was made without a link */
+  githubAdopt(args: {
+    body: GithubAdopt;
+  }, options?: CallOptions): Promise<GithubInstallation>;
+  /** GET /git/v1/github/installations/{installation}/repositories: Repositories that an installation reaches */
+  githubRepositories(args: {
+    installation: string;
+    limit?: number;
+    offset?: number;
+  }, options?: CallOptions): Promise<{
+    repositories: string[];
+  }>;
+  /** POST /git/v1/github/installations/{installation}/refresh: Ask GitHub soon what the installation is now, as its webhook does */
+  githubRefresh(args: {
+    installation: string;
+  }, options?: CallOptions): Promise<Empty>;
+  /** DELETE /git/v1/github/installations/{installation}: Forget an installation; with uninstall, on GitHub too */
+  githubForget(args: {
+    installation: string;
+    uninstall?: boolean;
+  }, options?: CallOptions): Promise<Empty>;
+  /** POST /git/v1/github/webhook/{app}: For GitHub: the App's webhook, with X-Hub-Signature-256 */
+  githubWebhook(args: {
+    app: string;
+    body: string;
   }, options?: CallOptions): Promise<Empty>;
   /** GET /git/v1/credentials: List credentials for other Git servers, without their secrets */
   credentialList(args?: Record<string, never>, options?: CallOptions): Promise<{
@@ -3923,5 +4064,5 @@ export interface Route {
   /** argument: name in the path */
   inPath?: Record<string, string>;
 }
-export type CallName = "health" | "openapi" | "healthz" | "readyz" | "metrics" | "host" | "hostHistory" | "hostLatency" | "cluster" | "nodeDrain" | "nodeRemove" | "whoami" | "backgroundGet" | "logs" | "sessionOpen" | "sessionGet" | "sessionEnd" | "sessionAct" | "sessionList" | "sessionEndAll" | "sessionEndOne" | "loginBegin" | "loginPoll" | "loginGet" | "loginConfirm" | "loginDeny" | "events" | "accountCreate" | "accountList" | "accountGet" | "accountUpdate" | "accountDelete" | "keyCreate" | "keyList" | "keyRevoke" | "backupBegin" | "backupEnd" | "secretsRotate" | "audit" | "webhookCreate" | "webhookList" | "webhookGet" | "webhookChange" | "webhookDelete" | "webhookTest" | "webhookDeliveries" | "webhookDelivery" | "webhookRedeliver" | "identityList" | "identityCreate" | "identityDelete" | "tokenList" | "tokenCreate" | "tokenRevoke" | "vmPermList" | "vmPermGet" | "vmPermGrant" | "vmPermUpdate" | "vmPermRevoke" | "gitPermList" | "gitPermGet" | "gitPermGrant" | "gitPermUpdate" | "gitPermRevoke" | "repoCreate" | "repoList" | "repoGet" | "repoDelete" | "repoVisibility" | "repoSetVisibility" | "repoDefaultBranch" | "repoSetDefaultBranch" | "repoRoot" | "repoContents" | "repoTarball" | "repoZip" | "repoBranch" | "repoBranchPost" | "repoBranches" | "repoBranchCreate" | "repoTags" | "repoTag" | "repoTagObject" | "repoBlob" | "repoTree" | "repoCommits" | "repoCommitObject" | "repoCommit" | "repoCommitCreate" | "repoCompare" | "repoSearch" | "repoSearchFiles" | "repoSearchCommits" | "repoSearchDiffs" | "triggerList" | "triggerCreate" | "triggerGet" | "triggerDelete" | "deliveryList" | "deliveryGet" | "deliveryAgain" | "commitStatus" | "syncGet" | "syncEnable" | "syncDisable" | "syncRun" | "syncHook" | "credentialList" | "credentialPut" | "credentialDelete" | "jwks" | "signingRotate" | "gitInfoRefs" | "gitUploadPack" | "gitReceivePack" | "lfsBatch" | "lfsGet" | "lfsPut" | "domainList" | "verificationList" | "verificationCreate" | "verificationComplete" | "verificationCancel" | "mappingList" | "mappingCreate" | "mappingDelete" | "certList" | "certWildcard" | "ca" | "recordList" | "recordCreate" | "recordDelete" | "vpcCreate" | "vpcList" | "vpcGet" | "vpcDelete" | "wgList" | "wgEphemeral" | "wgClose" | "wgPeer" | "runCreate" | "runCreateV1" | "runList" | "runGet" | "runOutput" | "scheduleCreate" | "scheduleList" | "scheduleGet" | "scheduleChange" | "scheduleDelete" | "executionList" | "scheduleRate" | "scheduleTimeline" | "vmCreate" | "vmList" | "vmGet" | "vmChange" | "vmDelete" | "vmStart" | "vmStop" | "vmKill" | "vmSuspend" | "vmFork" | "vmSnapshot" | "vmAwait" | "vmResize" | "vmOptimize" | "vmPorts" | "vmPortSet" | "vmPortDelete" | "vmStats" | "vmHistory" | "vmExec" | "fileGet" | "filePut" | "vmExecStream" | "vmExecStreamJson" | "processList" | "processGet" | "processDelete" | "processOutput" | "processOutputStream" | "processSignal" | "processStdin" | "rawGet" | "rawPut" | "rawDelete" | "tarGet" | "tarPut" | "watchFiles" | "code" | "codeStream" | "vmCode" | "vmCodeStream" | "contextCreate" | "contextList" | "contextDelete" | "contextRestart" | "contextInterrupt" | "ptyOpen" | "ptyList" | "ptyAttach" | "ptyClose" | "ptyTicket" | "snapshotList" | "snapshotCreate" | "snapshotGet" | "snapshotRename" | "snapshotDelete" | "vmBuild" | "buildList" | "buildGet" | "buildPhases" | "egressGet" | "egressPut" | "egressBlocked" | "tree" | "vmTree" | "vmRewind" | "vmDiff" | "serviceList" | "serviceCreate" | "serviceDelete" | "serviceStatus" | "serviceLogs" | "serviceStart" | "serviceStop" | "serviceRestart" | "terminalList" | "terminalLogs" | "terminalXterm" | "selfInfo" | "selfFork" | "selfSnapshot" | "selfSuspend" | "selfRewind" | "selfChildren" | "selfChild" | "selfVmDelete" | "selfVmExec" | "selfVmExecStream" | "selfVmExecStreamJson" | "selfRawGet" | "selfRawPut" | "selfVmStart" | "selfVmSuspend" | "selfVmAwait";
+export type CallName = "health" | "openapi" | "healthz" | "readyz" | "metrics" | "host" | "hostHistory" | "hostLatency" | "cluster" | "nodeDrain" | "nodeRemove" | "whoami" | "backgroundGet" | "logs" | "sessionOpen" | "sessionGet" | "sessionEnd" | "sessionAct" | "sessionList" | "sessionEndAll" | "sessionEndOne" | "loginBegin" | "loginPoll" | "loginGet" | "loginConfirm" | "loginDeny" | "events" | "accountCreate" | "accountList" | "accountGet" | "accountUpdate" | "accountDelete" | "keyCreate" | "keyList" | "keyRevoke" | "backupBegin" | "backupEnd" | "secretsRotate" | "audit" | "webhookCreate" | "webhookList" | "webhookGet" | "webhookChange" | "webhookDelete" | "webhookTest" | "webhookDeliveries" | "webhookDelivery" | "webhookRedeliver" | "identityList" | "identityCreate" | "identityDelete" | "tokenList" | "tokenCreate" | "tokenRevoke" | "vmPermList" | "vmPermGet" | "vmPermGrant" | "vmPermUpdate" | "vmPermRevoke" | "gitPermList" | "gitPermGet" | "gitPermGrant" | "gitPermUpdate" | "gitPermRevoke" | "repoCreate" | "repoList" | "repoGet" | "repoDelete" | "repoVisibility" | "repoSetVisibility" | "repoDefaultBranch" | "repoSetDefaultBranch" | "repoRoot" | "repoContents" | "repoTarball" | "repoZip" | "repoBranch" | "repoBranchPost" | "repoBranches" | "repoBranchCreate" | "repoTags" | "repoTag" | "repoTagObject" | "repoBlob" | "repoTree" | "repoCommits" | "repoCommitObject" | "repoCommit" | "repoCommitCreate" | "repoCompare" | "repoSearch" | "repoSearchFiles" | "repoSearchCommits" | "repoSearchDiffs" | "triggerList" | "triggerCreate" | "triggerGet" | "triggerDelete" | "deliveryList" | "deliveryGet" | "deliveryAgain" | "commitStatus" | "syncGet" | "syncEnable" | "syncDisable" | "syncRun" | "syncHook" | "githubApps" | "githubAppAdd" | "githubManifest" | "githubAppDelete" | "githubInstall" | "githubInstallations" | "githubAdopt" | "githubRepositories" | "githubRefresh" | "githubForget" | "githubWebhook" | "credentialList" | "credentialPut" | "credentialDelete" | "jwks" | "signingRotate" | "gitInfoRefs" | "gitUploadPack" | "gitReceivePack" | "lfsBatch" | "lfsGet" | "lfsPut" | "domainList" | "verificationList" | "verificationCreate" | "verificationComplete" | "verificationCancel" | "mappingList" | "mappingCreate" | "mappingDelete" | "certList" | "certWildcard" | "ca" | "recordList" | "recordCreate" | "recordDelete" | "vpcCreate" | "vpcList" | "vpcGet" | "vpcDelete" | "wgList" | "wgEphemeral" | "wgClose" | "wgPeer" | "runCreate" | "runCreateV1" | "runList" | "runGet" | "runOutput" | "scheduleCreate" | "scheduleList" | "scheduleGet" | "scheduleChange" | "scheduleDelete" | "executionList" | "scheduleRate" | "scheduleTimeline" | "vmCreate" | "vmList" | "vmGet" | "vmChange" | "vmDelete" | "vmStart" | "vmStop" | "vmKill" | "vmSuspend" | "vmFork" | "vmSnapshot" | "vmAwait" | "vmResize" | "vmOptimize" | "vmPorts" | "vmPortSet" | "vmPortDelete" | "vmStats" | "vmHistory" | "vmExec" | "fileGet" | "filePut" | "vmExecStream" | "vmExecStreamJson" | "processList" | "processGet" | "processDelete" | "processOutput" | "processOutputStream" | "processSignal" | "processStdin" | "rawGet" | "rawPut" | "rawDelete" | "tarGet" | "tarPut" | "watchFiles" | "code" | "codeStream" | "vmCode" | "vmCodeStream" | "contextCreate" | "contextList" | "contextDelete" | "contextRestart" | "contextInterrupt" | "ptyOpen" | "ptyList" | "ptyAttach" | "ptyClose" | "ptyTicket" | "snapshotList" | "snapshotCreate" | "snapshotGet" | "snapshotRename" | "snapshotDelete" | "vmBuild" | "buildList" | "buildGet" | "buildPhases" | "egressGet" | "egressPut" | "egressBlocked" | "tree" | "vmTree" | "vmRewind" | "vmDiff" | "serviceList" | "serviceCreate" | "serviceDelete" | "serviceStatus" | "serviceLogs" | "serviceStart" | "serviceStop" | "serviceRestart" | "terminalList" | "terminalLogs" | "terminalXterm" | "selfInfo" | "selfFork" | "selfSnapshot" | "selfSuspend" | "selfRewind" | "selfChildren" | "selfChild" | "selfVmDelete" | "selfVmExec" | "selfVmExecStream" | "selfVmExecStreamJson" | "selfRawGet" | "selfRawPut" | "selfVmStart" | "selfVmSuspend" | "selfVmAwait";
 export const CALLS: Readonly<Record<CallName, Route>>;

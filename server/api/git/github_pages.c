@@ -18,7 +18,9 @@
 #include "base/id.h"
 #include "git/ghapps.h"
 
-#define COOKIE "pando_github"
+/* As the session's (cookie.c): over HTTPS no page on a name below the same domain can plant one. */
+#define COOKIE_PLAIN "pando_github"
+#define COOKIE_SECURE "__Host-pando_github"
 
 static void put_html(struct buf *b, const char *s)
 {
@@ -85,17 +87,20 @@ static int page_error(struct request *req, struct reply *res, int r, struct err 
 
 static void set_cookie(struct request *req, struct reply *res, const char *secret)
 {
+	bool secure = request_secure(req);
 	char text[256];
 
-	snprintf(text, sizeof(text), COOKIE "=%s; Path=" GHAPPS_PATH "; HttpOnly; SameSite=Lax%s%s",
-	         secret, request_secure(req) ? "; Secure" : "", *secret ? "" : "; Max-Age=0");
+	snprintf(text, sizeof(text), "%s=%s; Path=/; HttpOnly; SameSite=Lax%s%s",
+	         secure ? COOKIE_SECURE : COOKIE_PLAIN, secret, secure ? "; Secure" : "",
+	         *secret ? "" : "; Max-Age=0");
 	reply_header(res, "Set-Cookie", text);
 	OPENSSL_cleanse(text, sizeof(text));
 }
 
 static void browser_of(struct request *req, char ret[GHAPPS_SECRET_SIZE])
 {
-	if (cookie_find(req, COOKIE, ret, GHAPPS_SECRET_SIZE) != 1)
+	if (cookie_find(req, request_secure(req) ? COOKIE_SECURE : COOKIE_PLAIN, ret,
+	                GHAPPS_SECRET_SIZE) != 1)
 		*ret = '\0';
 }
 
