@@ -98,6 +98,11 @@ struct conf {
 	char port_range[16];         /* PANDO_PORT_RANGE */
 	char port_listen[64];        /* PANDO_PORT_LISTEN */
 	uint32_t port_idle_s;        /* PANDO_PORT_IDLE_S */
+	uint32_t deployments;        /* PANDO_DEPLOYMENTS: of an account */
+	uint32_t deploy_instances;   /* PANDO_DEPLOY_INSTANCES: of a deployment */
+	uint32_t deploy_account_instances; /* PANDO_DEPLOY_ACCOUNT_INSTANCES */
+	uint32_t deploy_requests;    /* PANDO_DEPLOY_REQUESTS: of an instance */
+	uint32_t deploy_idle_s;      /* PANDO_DEPLOY_IDLE_S */
 	uint32_t edge_wait_s;        /* PANDO_EDGE_WAIT_S */
 	uint32_t edge_answer_s;      /* PANDO_EDGE_ANSWER_S */
 	uint32_t edge_stall_s;       /* PANDO_EDGE_STALL_S */

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * front.c - answers the edge's questions: where a name leads, whether its VM runs, how to connect
- * to it, its certificate
- *
- * Names of the server itself (the base domain, api., git. and dashboard. below it) lead to the
- * API's own address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of
- * that VM without a mapping. Guests get the same answers, and some that others do not (inside.c):
- * their questions have EDGE_INSIDE before the name. All of it is called by threads of the edge.
+ * front.c - names, certificates and the edge, put together: what guests ask, what the edge is told
  */
 #include "front/front.h"
 
@@ -31,242 +25,14 @@
 #include "domains/domains.h"
 #include "edgehost/edgehost.h"
 #include "events/access.h"
+#include "front/front_internal.h"
 #include "front/inside.h"
 #include "front/public.h"
-#include "front/visit.h"
 #include "net/gate.h"
 #include "ports/ports.h"
+#include "serverless/deploy.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
-
-#define EDGE_FIELD "X-Pando-Edge: "
-#define CONNECT_MS 20 /* for a port to answer or refuse; then it goes on without us */
-
-_Static_assert((int)DOMAIN_H2C == EDGE_H2C && (int)DOMAIN_TLS == EDGE_TLS, "one numbering");
-
-struct front {
-	const struct conf *conf; /* weak, these five */
-	struct store *store;
-	struct vmm *vmm;
-	struct gates *gates;
-	struct access *access;
-	struct ports *ports; /* weak; NULL: none */
-	struct zones *zones; /* owned, as are the following */
-	struct domains *domains;
-	struct certs *certs;
-	struct acme *acme;
-	struct edgehost *_Atomic edge;
-	int tls_fd, http_fd; /* until passed to the edge */
-	char tls_at[64], http_at[64];
-	struct public_addrs public;
-	struct sockaddr_storage api_addr;
-	socklen_t api_len;
-	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* authenticates the edge to the API */
-	char secret[64 + 1];
-};
-
-/* ---- what the edge asks ---- */
-
-static const char *const own_words[] = { "api.", "git.", "dashboard." };
-
-static bool own_name(const struct front *f, const char *host)
-{
-	const char *base = f->conf->domain;
-
-	if (strcmp(host, base) == 0)
-		return true;
-	for (size_t i = 0; i < ARRAY_SIZE(own_words); i++) {
-		size_t n = strlen(own_words[i]);
-
-		if (strncmp(host, own_words[i], n) == 0 && strcmp(host + n, base) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* <vm id>.<base domain> or <vm id>.style.dev */
-static bool vm_name(const struct front *f, const char *host, struct domains_way *ret)
-{
-	const char *dot = strchr(host, '.');
-	bool tls = false;
-
-	if (!dot || dot - host != ID_LEN ||
-	    (strcmp(dot + 1, f->conf->domain) != 0 && strcmp(dot + 1, DOMAINS_PREVIEW) != 0))
-		return false;
-	snprintf(ret->vm, sizeof(ret->vm), "%.*s", ID_LEN, host);
-	ret->port = DOMAINS_VM_PORT;
-	if (f->ports && ports_name(f->ports, ret->vm, &ret->port, &tls) && !ret->port)
-		return false;
-	ret->speaks = tls ? DOMAIN_TLS : DOMAIN_HTTP1;
-	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, NULL) == 0;
-}
-
-/* Where a name leads for everybody; the account it belongs to, if it is a VM's. */
-static void find_public(struct front *f, const char *host, struct edgehost_way *ret,
-                        char account[ACCOUNT_SIZE])
-{
-	struct domains_way way = { .port = 0 };
-	bool mapped = domains_route(f->domains, host, &way) == 0;
-
-	*ret = (struct edgehost_way){ .cert = certs_number(f->certs, host, mapped) };
-	if (own_name(f, host)) {
-		ret->kind = EDGE_ADDR;
-	} else if (mapped || vm_name(f, host, &way)) {
-		ret->kind = EDGE_VM;
-		ret->port = way.port;
-		ret->speaks = (enum edge_speaks)way.speaks;
-		memcpy(ret->vm, way.vm, sizeof(ret->vm));
-		snprintf(account, ACCOUNT_SIZE, "%s", way.account);
-	}
-}
-
-/*
- * A guest's question: is the certificate another than everybody's? For an alias it is, and where
- * the operator has given one for the base domain, because guests may not know who signed that.
- */
-static bool inside_cert(struct front *f, const char *host, bool nowhere, struct inside_alias *ret)
-{
-	char own[INSIDE_NAME_SIZE];
-
-	snprintf(own, sizeof(own), "%s *.%s", f->conf->domain, f->conf->domain);
-	if (certs_given(f->certs, host) && inside_match(own, f->conf->domain, host, ret)) {
-		snprintf(ret->cert, sizeof(ret->cert), "@*.%s", f->conf->domain);
-		snprintf(ret->name, sizeof(ret->name), "%s", host);
-		return true;
-	}
-	return nowhere && inside_match(f->conf->alias_names, f->conf->domain, host, ret);
-}
-
-static void find(struct front *f, const char *host, struct edgehost_way *ret,
-                 char account[ACCOUNT_SIZE])
-{
-	bool inside = *host == EDGE_INSIDE;
-	struct inside_alias alias;
-
-	find_public(f, host + inside, ret, account);
-	if (!inside || !inside_cert(f, host + 1, ret->kind == EDGE_NOWHERE, &alias))
-		return;
-	find_public(f, alias.name, ret, account);
-	ret->cert = certs_number(f->certs, alias.cert, /* own= */ true);
-}
-
-static void way(void *ctx, const char *host, struct edgehost_way *ret)
-{
-	char account[ACCOUNT_SIZE];
-
-	find(ctx, host, ret, account);
-}
-
-static void look(void *ctx, struct edgehost_way *w)
-{
-	struct front *f = ctx;
-	struct vm_info v;
-
-	w->look = EDGE_GONE;
-	if (vmm_get(f->vmm, NULL, w->vm, &v, NULL) < 0)
-		return;
-	memcpy(w->instance, v.instance, sizeof(w->instance));
-	switch (v.state) {
-	case VM_RUNNING:
-		w->look = EDGE_RUNNING;
-		return;
-	case VM_STARTING:
-	case VM_BUILDING:
-		w->look = EDGE_STARTING;
-		return;
-	default:
-		w->look = EDGE_ASLEEP;
-	}
-}
-
-/* The name decides again: what the edge believes of it does not count. */
-static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
-                    struct err *err)
-{
-	struct front *f = ctx;
-	struct sockaddr_in sa = { .sin_family = AF_INET,
-		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
-	struct vm_socket s = { .fd = -1 };
-	char account[ACCOUNT_SIZE];
-	int r;
-
-	find(f, host, ret, account);
-	if (ret->kind == EDGE_ADDR)
-		return public_connect(&f->api_addr, f->api_len, CONNECT_MS, ret_fd, err);
-	if (ret->kind != EDGE_VM)
-		return err_set(err, -ENOENT, "'%s' leads nowhere", host);
-	r = vmm_socket(f->vmm, account, ret->vm, &s, err);
-	if (r == -ENOENT)
-		domains_reload(f->domains, NULL); /* its names were deleted with it */
-	if (r < 0)
-		return r;
-	autofd int fd = s.fd;
-	memcpy(ret->instance, s.instance, sizeof(ret->instance));
-	ret->look = EDGE_RUNNING;
-	ret->fresh_ms = s.fresh_ms;
-	sa.sin_port = htons(ret->port);
-	r = sock_connect_soon(fd, (const struct sockaddr *)&sa, sizeof(sa), CONNECT_MS);
-	if (r < 0)
-		return err_sys(err, r, "connect to port %u of VM %s", ret->port, ret->vm);
-	*ret_fd = TAKE_FD(fd);
-	return 0;
-}
-
-static int get_cert(void *ctx, const char *name, struct buf *ret, uint64_t *ret_number,
-                    struct err *err)
-{
-	struct front *f = ctx;
-	bool inside = *name == EDGE_INSIDE, mapped;
-	char account[ACCOUNT_SIZE];
-	struct inside_alias alias;
-	struct domains_way unused;
-	struct edgehost_way w;
-
-	name += inside;
-	mapped = domains_route(f->domains, name, &unused) == 0;
-	find_public(f, name, &w, account);
-	if (inside && inside_cert(f, name, w.kind == EDGE_NOWHERE, &alias))
-		return certs_get(f->certs, alias.cert, /* own= */ true, ret, ret_number, err);
-	return certs_get(f->certs, name, mapped, ret, ret_number, err);
-}
-
-static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
-{
-	struct front *f = ctx;
-
-	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
-}
-
-/* Which account's log has the lines of that host, and under which name: its mapping's. */
-static bool log_of(struct front *f, const char *host, struct domains_way *way,
-                   char name[DOMAIN_SIZE])
-{
-	bool inside = *host == EDGE_INSIDE;
-	struct inside_alias alias;
-
-	host += inside;
-	if (inside && inside_match(f->conf->alias_names, f->conf->domain, host, &alias))
-		host = alias.name;
-	snprintf(name, DOMAIN_SIZE, "%s", host);
-	if (domains_route(f->domains, host, way) < 0)
-		return vm_name(f, host, way);
-	if (way->wild)
-		snprintf(name, DOMAIN_SIZE, "*%s", strchr(host, '.'));
-	return true;
-}
-
-static void line(void *ctx, const char *vm, const struct edge_line *l)
-{
-	struct front *f = ctx;
-	struct domains_way way = { .port = 0 };
-	struct access_line a;
-	char name[DOMAIN_SIZE];
-
-	if (!log_of(f, l->host, &way, name) || strcmp(way.vm, vm) != 0)
-		return;
-	visit_line(vm, l, &a);
-	access_add(f->access, way.account, name, &a);
-}
 
 /* ---- what guests ask ---- */
 
@@ -304,6 +70,17 @@ static void vm_changed(void *ctx, const char *vm, const char *ended)
 	edgehost_changed(f->edge, vm);
 	if (ended)
 		edgehost_ended(f->edge, ended);
+	if (ended && f->serverless)
+		deploy_vm_ended(f->serverless, vm);
+}
+
+/* A deployment has instances, or none any more. */
+static void awake_changed(void *ctx, const char *id)
+{
+	struct edgehost *e = atomic_load(&((struct front *)ctx)->edge);
+
+	if (e)
+		edgehost_changed(e, id);
 }
 
 /* Names lead elsewhere, or have other certificates. */
@@ -342,8 +119,8 @@ static size_t wanted_own(const struct front *f, char (*ret)[256])
 		return n;
 	}
 	snprintf(ret[n++], 256, "%s", base);
-	for (size_t i = 0; i < ARRAY_SIZE(own_words); i++)
-		snprintf(ret[n++], 256, "%s%s", own_words[i], base);
+	for (size_t i = 0; i < front_n_own_words; i++)
+		snprintf(ret[n++], 256, "%s%s", front_own_words[i], base);
 	return n;
 }
 
@@ -479,6 +256,13 @@ void front_ports(struct front *f, struct ports *p)
 	ports_on_name(p, names_changed, f);
 }
 
+void front_serverless(struct front *f, struct serverless *s)
+{
+	f->serverless = s;
+	if (s)
+		deploy_on_awake(s, awake_changed, f);
+}
+
 void front_deps(struct front *f, struct api_deps *deps)
 {
 	deps->public_ipv4 = f->public.ipv4;
@@ -505,7 +289,7 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edgehost_ops ops = { way, look, open_way, get_cert, challenge, line, f };
+	struct edgehost_ops ops;
 	struct gate_here here = { f, ours, enter };
 	struct edge_conf ec = { .tls_fd = -1,
 		                .http_fd = -1,
@@ -534,6 +318,7 @@ int front_start(struct front *f, struct api *api, struct err *err)
 		                .ctx = f };
 	int r = api_address(f, api, err);
 
+	ask_ops(f, &ops);
 	snprintf(dir, sizeof(dir), "%s/certs", f->conf->data_dir);
 	if (r == 0 && *f->conf->acme_url)
 		r = acme_start(&ac, f->certs, &f->acme, err);
@@ -573,6 +358,8 @@ void front_stop(struct front *f)
 	if (!f)
 		return;
 	vmm_off_changed(f->vmm, f);
+	if (f->serverless)
+		deploy_on_awake(f->serverless, NULL, NULL);
 	gates_set_here(f->gates, NULL);
 	edgehost_stop(f->edge);
 }

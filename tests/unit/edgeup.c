@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
 	static struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
-	struct edgehost_ops ops = { way, look, open_way, cert, challenge, line, &s };
+	struct edgehost_ops ops = { way, look, open_way, NULL, cert, challenge, line, &s };
 	static const struct starter_kind *const kinds[] = { &edgehost_kind };
 	const char *program = getenv("EDGEUP_PROGRAM");
 	struct edgehost_conf conf = { .field = getenv("EDGEUP_FIELD"),
