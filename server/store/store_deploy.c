@@ -298,12 +298,12 @@ int store_deploy_delete(struct store *s, const char *account, const char *id, st
 
 int store_deploy_fail_unfinished(struct store *s, const char *why, struct err *err)
 {
-	const char *args[] = { s->node, why };
+	const char *args[] = { why, s->node };
 	LOCK_SCOPE(&s->lock);
 
 	return MIN(run_text(s,
-	                    "UPDATE deployments SET state = 'failed', why = $2 WHERE state = "
-	                    "'provisioning' AND node = $1",
+	                    "UPDATE deployments SET state = 'failed', why = $1 WHERE state = "
+	                    "'provisioning' AND node = $2",
 	                    args, 2, err),
 	           0);
 }

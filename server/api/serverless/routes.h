@@ -89,6 +89,7 @@ DOC(FAILS, FETCH_FAILS)
 ROUTE(DELETE, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, 0,
       "The same with DELETE")
 DOC(ID, "deploymentFetchDelete")
+DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
 
