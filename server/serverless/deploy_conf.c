@@ -386,14 +386,40 @@ static int read_domains(const json_t *list, struct deploy_plan *p, struct err *e
 	return p->domains ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
+/* As guest/build.mjs decides it, as far as the names of the files tell. */
+static bool has_server(const json_t *files)
+{
+	static const char *const usual[] = { "main",       "server",      "index",     "app",
+		                             "src/main",   "src/server",  "src/index", "dist/main",
+		                             "dist/server", "dist/index" };
+	static const char *const ends[] = { "ts", "mts", "js", "mjs", "cjs" };
+	char name[32];
+
+	if (json_object_get(files, "package.json") || json_object_get(files, "index.html"))
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(ends); k++) {
+			snprintf(name, sizeof(name), "%s.%s", usual[i], ends[k]);
+			if (json_object_get(files, name))
+				return true;
+		}
+	return false;
+}
+
 /* With files at hand, what is missing can be told now. */
 static int check_entrypoint(const struct body *b, const struct deploy_plan *p, struct err *err)
 {
 	const char *dir = b->entrypoint && !strncmp(b->entrypoint, "./", 2) ? b->entrypoint + 2
 	                                                                    : b->entrypoint;
 
-	if (!p->files || json_object_get(p->conf, "build") || b->static_only || !dir || !*dir)
+	if (!p->files || json_object_get(p->conf, "build") || b->static_only)
 		return 0;
+	if (!dir || !*dir)
+		return has_server(p->files)
+		               ? 0
+		               : err_tag(err, -EINVAL, ERR_NO_ENTRYPOINT_FOUND,
+		                         "none of the files looks like a server: name one with "
+		                         "'entrypoint'");
 	return json_object_get(p->files, dir)
 	               ? 0
 	               : err_tag(err, -EINVAL, ERR_ENTRYPOINT_NOT_FOUND,

@@ -367,6 +367,8 @@ static void what_a_deployment_may_be(void **state)
 	bad(f, "{" FILES ",\"config\":{\"entrypoint\":\"../main.js\"}}", 400, code, "'entrypoint'");
 	bad(f, "{" FILES ",\"config\":{\"entrypoint\":\"other.js\"}}", 400, "ENTRYPOINT_NOT_FOUND",
 	    "other.js");
+	bad(f, "{\"source\":{\"kind\":\"files\",\"files\":{\"a.txt\":{\"content\":\"\"}}}}", 400,
+	    "NO_ENTRYPOINT_FOUND", "'entrypoint'");
 	bad(f, "{" FILES ",\"config\":{\"timeout\":3600001}}", 403, "TIMEOUT_LIMIT_EXCEEDED",
 	    "'config.timeout'");
 	bad(f, "{" FILES ",\"config\":{\"envVars\":{\"PORT\":\"x\"}}}", 400, code, "PORT");
