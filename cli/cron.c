@@ -48,9 +48,9 @@ static int create(struct cli *c, const struct cli_args *a)
 static int call(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
-	json_t *body = json_pack("{s:s, s:s, s:s*, s:s*, s:s*}", "cron", a->arg[0], "deploymentId",
-	                         a->arg[1], "path", a->opt[0], "name", a->opt[1], "timezone",
-	                         a->opt[2]);
+	json_t *body =
+	        json_pack("{s:s, s:s, s:s*, s:s*, s:s*}", "cron", a->arg[0], "deploymentId",
+	                  a->arg[1], "path", a->opt[0], "name", a->opt[1], "timezone", a->opt[2]);
 	json_t *made;
 	int r;
 

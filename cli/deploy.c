@@ -22,20 +22,39 @@
 #define ALL_MAX (40u << 20) /* of all files: the server takes 64 MiB as JSON */
 #define DEPTH_MAX 32
 
-enum { D_ENV, D_DOMAIN, D_ENTRY, D_BUILD, D_OUT, D_BRANCH, D_DIR, D_NAME, D_IDLE, D_MAX, D_REQUESTS };
+enum {
+	D_ENV,
+	D_DOMAIN,
+	D_ENTRY,
+	D_BUILD,
+	D_OUT,
+	D_BRANCH,
+	D_DIR,
+	D_NAME,
+	D_IDLE,
+	D_MAX,
+	D_REQUESTS
+};
 
 static const struct cli_col list_cols[] = {
-	{ "ID", "deploymentId" },        { "NAME", "name" },     { "STATE", "state" },
-	{ "DEPLOYED", "deployedAt" },    { "DOMAINS", "names" },
+	{ "ID", "deploymentId" },     { "NAME", "name" },     { "STATE", "state" },
+	{ "DEPLOYED", "deployedAt" }, { "DOMAINS", "names" },
 };
 static const struct cli_col show_cols[] = {
-	{ "id", "deploymentId" },     { "name", "name" },
-	{ "state", "state" },         { "why it failed", "failedReason" },
-	{ "asked for", "provisionedAt" }, { "deployed", "deployedAt" },
-	{ "domains", "names" },       { "port", "port" },
-	{ "idle ms", "timeout" },     { "instances at most", "maxInstances" },
-	{ "requests of an instance", "requestsPerInstance" }, { "instances", "running" },
-	{ "snapshot", "snapshotId" }, { "build", "buildId" },
+	{ "id", "deploymentId" },
+	{ "name", "name" },
+	{ "state", "state" },
+	{ "why it failed", "failedReason" },
+	{ "asked for", "provisionedAt" },
+	{ "deployed", "deployedAt" },
+	{ "domains", "names" },
+	{ "port", "port" },
+	{ "idle ms", "timeout" },
+	{ "instances at most", "maxInstances" },
+	{ "requests of an instance", "requestsPerInstance" },
+	{ "instances", "running" },
+	{ "snapshot", "snapshotId" },
+	{ "build", "buildId" },
 };
 
 /* ---- the source ---- */
@@ -189,7 +208,8 @@ static int deploy(struct cli *c, const struct cli_args *a)
 	if (a->opt[D_MAX])
 		json_object_set_new(config, "instances", json_integer(a->num[D_MAX]));
 	if (a->opt[D_REQUESTS])
-		json_object_set_new(config, "requestsPerInstance", json_integer(a->num[D_REQUESTS]));
+		json_object_set_new(config, "requestsPerInstance",
+		                    json_integer(a->num[D_REQUESTS]));
 	r = cli_call(c, "POST", "/web/v1/deployment",
 	             json_pack("{s:o, s:o}", "source", source, "config", config), &reply);
 	if (r != CLI_OK)
@@ -210,14 +230,13 @@ static void flatten(json_t *d)
 	size_t i, n = 0;
 	json_t *v;
 
-	json_array_foreach(json_object_get(d, "domains"), i, v)
-	        n += (size_t)snprintf(text + MIN(n, sizeof(text) - 1),
-	                              sizeof(text) - MIN(n, sizeof(text) - 1), "%s%s",
-	                              i ? " " : "", json_string_value(v));
+	json_array_foreach(json_object_get(d, "domains"), i, v) n += (size_t)snprintf(
+	        text + MIN(n, sizeof(text) - 1), sizeof(text) - MIN(n, sizeof(text) - 1), "%s%s",
+	        i ? " " : "", json_string_value(v));
 	json_object_set_new(d, "names", json_string(text));
-	json_object_set_new(d, "running",
-	                    json_integer((json_int_t)json_array_size(
-	                            json_object_get(d, "instances"))));
+	json_object_set_new(
+	        d, "running",
+	        json_integer((json_int_t)json_array_size(json_object_get(d, "instances"))));
 }
 
 static int list(struct cli *c, const struct cli_args *a)
@@ -310,7 +329,7 @@ static const struct cli_verb verbs[] = {
 	{ "delete", "DEPLOYMENT", "with its names, instances and snapshot; requests under way are cut", drop },
 };
 /* clang-format on */
-const struct cli_noun cli_deploy = { "deploy", "put a server online that requests start", deploy_verbs,
-	                             ARRAY_SIZE(deploy_verbs) };
+const struct cli_noun cli_deploy = { "deploy", "put a server online that requests start",
+	                             deploy_verbs, ARRAY_SIZE(deploy_verbs) };
 const struct cli_noun cli_deployment = { "deployment", "servers that requests start", verbs,
 	                                 ARRAY_SIZE(verbs) };

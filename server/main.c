@@ -358,8 +358,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = serverless_start(a, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
 	            0 ||
-	    (r = ports_start(a, err)) < 0 ||
-	    (r = secrets_settle(a->secrets, err)) < 0 ||
+	    (r = ports_start(a, err)) < 0 || (r = secrets_settle(a->secrets, err)) < 0 ||
 	    (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	backup_sweep(c->data_dir);

@@ -191,9 +191,9 @@ static int get_way(struct rd *c, struct edgew_way *w)
 {
 	if (rd_u8(c, &w->kind) < 0 || w->kind >= EDGEW_WAY_KINDS || rd_u8(c, &w->look) < 0 ||
 	    w->look >= EDGEW_LOOKS || rd_u8(c, &w->speaks) < 0 || w->speaks >= EDGEW_SPEAKS ||
-	    rd_u8(c, &w->many) < 0 || w->many > 1 ||
-	    rd_u16(c, &w->port) < 0 || rd_u32(c, &w->tally) < 0 || w->tally >= EDGEW_TALLIES ||
-	    rd_u32(c, &w->names) < 0 || rd_u32(c, &w->vm) < 0 || rd_u64(c, &w->cert) < 0 ||
+	    rd_u8(c, &w->many) < 0 || w->many > 1 || rd_u16(c, &w->port) < 0 ||
+	    rd_u32(c, &w->tally) < 0 || w->tally >= EDGEW_TALLIES || rd_u32(c, &w->names) < 0 ||
+	    rd_u32(c, &w->vm) < 0 || rd_u64(c, &w->cert) < 0 ||
 	    rd_str(c, w->place, sizeof(w->place)) < 0)
 		return -EBADMSG;
 	return rd_str(c, w->instance, sizeof(w->instance));

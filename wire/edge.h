@@ -17,8 +17,8 @@
  * EDGEW_KINDS; numbers are never reused.
  *
  * A name may lead to one of several machines ("many"): then OPENED has a ticket, which pando-edge
- * gives back with DONE when that connection is over, so that pandod knows how many each machine has.
- * Until then the answer may be checked with the tally in it, which is that of the machine.
+ * gives back with DONE when that connection is over, so that pandod knows how many each machine
+ * has. Until then the answer may be checked with the tally in it, which is that of the machine.
  *
  * A socket of its own carries the access log to pandod (LINES): what does not fit into it is
  * counted and dropped, so that it holds up neither requests nor questions.

@@ -178,7 +178,8 @@ void up_release(struct up *u)
 
 	if (u->dead)
 		return;
-	if (!x || u->t.many || w->n_pool >= EDGE_UP_POOL_MAX || !(u->t.h2c ? up2_rest(u) : reusable(u))) {
+	if (!x || u->t.many || w->n_pool >= EDGE_UP_POOL_MAX ||
+	    !(u->t.h2c ? up2_rest(u) : reusable(u))) {
 		up_close(u);
 		return;
 	}

@@ -203,22 +203,18 @@ static void refuse_silent(struct xchg *x)
 	xchg_refuse(x, 502, ERR_NOTHING_LISTENS, "Nothing listens here", text);
 }
 
-static void refuse_full(struct xchg *x)
-{
-	xchg_refuse(x, 503, ERR_DEPLOYMENT_BUSY, "All instances are busy",
-	            "Every instance of the deployment behind this name has as many requests as it "
-	            "may, and no more instances may be started. Try again in a moment.");
-}
-
 static void refuse_starting(struct xchg *x)
 {
-	if (x->t.many) {
-		refuse_full(x);
-		return;
-	}
-	xchg_refuse(x, 503, ERR_VM_STARTING, "The VM is starting",
-	            "The VM behind this name was asleep and is being started. Try again in a "
-	            "moment; this page does so by itself.");
+	if (x->t.many)
+		xchg_refuse(
+		        x, 503, ERR_DEPLOYMENT_BUSY, "All instances are busy",
+		        "Every instance of the deployment behind this name has as many requests "
+		        "as it may, and no more may be started. Try again in a moment.");
+	else
+		xchg_refuse(
+		        x, 503, ERR_VM_STARTING, "The VM is starting",
+		        "The VM behind this name was asleep and is being started. Try again in a "
+		        "moment; this page does so by itself.");
 }
 
 /* Nothing answered for as long as the request may wait: programs may need longer than that. */

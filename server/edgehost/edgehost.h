@@ -28,8 +28,8 @@ struct edgehost_way {
 	uint16_t port;
 	enum edge_speaks speaks;
 	unsigned fresh_ms; /* of open() only: how long its programs may still be starting */
-	/* To one of several machines: vm is then what stands for all of them, and open() fills in the
-	 * VM of the one it chose and a ticket, which is given back with done(). */
+	/* To one of several machines: vm is then what stands for all of them, and open() fills in
+	 * the VM of the one it chose and a ticket, which is given back with done(). */
 	bool many;
 	unsigned waiting;      /* for open(): requests that wait behind this one */
 	char machine[ID_SIZE]; /* the VM; its tally, read by open() before it looked at the VM: */

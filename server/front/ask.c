@@ -283,6 +283,5 @@ static void line(void *ctx, const char *vm, const struct edge_line *l)
 
 void ask_ops(struct front *f, struct edgehost_ops *ret)
 {
-	*ret = (struct edgehost_ops){ way,      look, open_way, done,
-		                      get_cert, challenge, line, f };
+	*ret = (struct edgehost_ops){ way, look, open_way, done, get_cert, challenge, line, f };
 }

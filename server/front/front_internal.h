@@ -19,7 +19,7 @@ struct front {
 	struct access *access;
 	struct ports *ports;           /* weak; NULL: none */
 	struct serverless *serverless; /* weak; NULL: no deployments */
-	struct zones *zones; /* owned, as are the following */
+	struct zones *zones;           /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
 	struct acme *acme;

@@ -225,8 +225,8 @@ static enum MHD_Result one_header(void *ctx, enum MHD_ValueKind kind, const char
 	return e->fn(e->ctx, name, value ? value : "") ? MHD_YES : MHD_NO;
 }
 
-void request_headers(struct request *req, bool (*fn)(void *ctx, const char *name, const char *value),
-                     void *ctx)
+void request_headers(struct request *req,
+                     bool (*fn)(void *ctx, const char *name, const char *value), void *ctx)
 {
 	struct each e = { fn, ctx };
 

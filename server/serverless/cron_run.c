@@ -115,7 +115,8 @@ static int put_deployment(struct serverless *s, struct store_schedule *sch, cons
 	return sch->run ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-static int apply(struct serverless *s, struct store_schedule *sch, const struct schedule_change *c, struct err *err)
+static int apply(struct serverless *s, struct store_schedule *sch, const struct schedule_change *c,
+                 struct err *err)
 {
 	int64_t next;
 	int r;
@@ -183,7 +184,8 @@ int schedule_change(struct serverless *s, const char *account, const char *id,
 	int r;
 
 	if ((r = store_schedule_get(s->conf.store, account, id, &sch, err)) < 0 ||
-	    (r = apply(s, &sch, c, err)) < 0 || (r = store_schedule_put(s->conf.store, &sch, err)) < 0)
+	    (r = apply(s, &sch, c, err)) < 0 ||
+	    (r = store_schedule_put(s->conf.store, &sch, err)) < 0)
 		return r;
 	crew_wake(s->cron);
 	return 0;
@@ -245,9 +247,9 @@ static int call(struct serverless *s, struct cron_job *job, struct err *err)
 	r = deploy_call(s, job->sch.deployment, &c, &a, err);
 	if (r < 0)
 		return r;
-	return a.status < 400 ? 0
-	                      : err_set(err, -EIO, "the deployment answered with status %u",
-	                                a.status);
+	return a.status < 400
+	               ? 0
+	               : err_set(err, -EIO, "the deployment answered with status %u", a.status);
 }
 
 static int execute(struct serverless *s, struct cron_job *job, struct err *err)
@@ -275,7 +277,7 @@ static void work(void *ctx, void *p)
 	struct serverless *s = ctx;
 	struct cron_job *job = p;
 	struct err err = { 0 }, late = { 0 };
-	int r = !job->sch.run         ? err_set(&err, -ENOENT, "the schedule was deleted")
+	int r = !job->sch.run          ? err_set(&err, -ENOENT, "the schedule was deleted")
 	        : *job->sch.deployment ? call(s, job, &err)
 	                               : execute(s, job, &err);
 

@@ -31,11 +31,11 @@
 #define OWN_DIR "/opt/pando-deploy"
 #define SOURCE_DIR "/opt/deployment"
 #define BUILD_S 1800
-#define START_MS 60000     /* for the server to answer */
-#define CLIENT_MS 270000   /* clients wait 300 s for the head of an answer */
-#define LOOK_MS 1000       /* is the client still there? */
-#define BUILDS_MAX 8       /* at a time, of all accounts */
-#define LOG_TAIL 2000      /* bytes of the log in an error */
+#define START_MS 120000  /* for the server to answer */
+#define CLIENT_MS 270000 /* clients wait 300 s for the head of an answer */
+#define LOOK_MS 1000     /* is the client still there? */
+#define BUILDS_MAX 8     /* at a time, of all accounts */
+#define REASON_MAX 300   /* bytes of the log in a message */
 
 struct deployer {
 	struct mutex lock;
@@ -126,18 +126,18 @@ static json_t *make_spec(struct serverless *s, const char *account, const struct
 	const char *repo = p->git ? own_repo(s, account, p->url) : NULL;
 	json_t *files = guest_files(p, id);
 	json_t *spec =
-	        files ? json_pack(
-	                        "{s:{s:o, s:b, s:{s:[{s:s, s:s, s:[s], s:b, s:i}, {s:s, s:s, s:[s], "
-	                        "s:[s], s:[s], s:{s:s}}, {s:s, s:s, s:[s], s:[s], s:b, s:i}]}}}",
-	                        "spec", "additionalFiles", files, "skipCache", 1, "systemd",
-	                        "services", "name", DEPLOY_SERVICE "-build", "mode", "oneshot",
-	                        "exec", NODE "/build.mjs", "deleteAfterSuccess", 1, "timeoutSec",
-	                        BUILD_S, "name", DEPLOY_SERVICE, "mode", "service", "exec",
-	                        NODE "/run.mjs", "after", DEPLOY_SERVICE "-build", "requires",
-	                        DEPLOY_SERVICE "-build", "restartPolicy", "policy", "no", "name",
-	                        DEPLOY_SERVICE "-check", "mode", "oneshot", "exec",
-	                        NODE "/check.mjs", "after", DEPLOY_SERVICE, "deleteAfterSuccess", 1,
-	                        "timeoutSec", START_MS / 1000 + 60)
+	        files ? json_pack("{s:{s:o, s:b, s:{s:[{s:s, s:s, s:[s], s:b, s:i}, {s:s, s:s, "
+	                          "s:[s], "
+	                          "s:[s], s:[s], s:{s:s}}, {s:s, s:s, s:[s], s:[s], s:b, s:i}]}}}",
+	                          "spec", "additionalFiles", files, "skipCache", 1, "systemd",
+	                          "services", "name", DEPLOY_SERVICE "-build", "mode", "oneshot",
+	                          "exec", NODE "/build.mjs", "deleteAfterSuccess", 1, "timeoutSec",
+	                          BUILD_S, "name", DEPLOY_SERVICE, "mode", "service", "exec",
+	                          NODE "/run.mjs", "after", DEPLOY_SERVICE "-build", "requires",
+	                          DEPLOY_SERVICE "-build", "restartPolicy", "policy", "no", "name",
+	                          DEPLOY_SERVICE "-check", "mode", "oneshot", "exec",
+	                          NODE "/check.mjs", "after", DEPLOY_SERVICE, "deleteAfterSuccess",
+	                          1, "timeoutSec", START_MS / 1000 + 60)
 	              : NULL;
 
 	if (spec && p->git)
@@ -154,19 +154,54 @@ static void say(char dst[DEPLOY_WHY_SIZE], const char *text)
 {
 	autobuf struct buf b = { 0 };
 
-	utf8_put_clean(&b, (const uint8_t *)text, strnlen(text, MIN(sizeof(((struct err *)0)->msg), (size_t)DEPLOY_WHY_SIZE - 4)));
+	utf8_put_clean(
+	        &b, (const uint8_t *)text,
+	        strnlen(text, MIN(sizeof(((struct err *)0)->msg), (size_t)DEPLOY_WHY_SIZE - 4)));
 	snprintf(dst, DEPLOY_WHY_SIZE, "%.*s", (int)b.len, (const char *)b.p);
 }
 
-/* The end of what the service that failed has printed, as the reason. */
+/* Lines of systemd about the services say nothing that users know. */
+static char *own_lines(const char *text)
+{
+	autobuf struct buf b = { 0 };
+
+	for (const char *p = text; *p;) {
+		size_t n = strcspn(p, "\n");
+
+		if (!memmem(p, n, DEPLOY_SERVICE, strlen(DEPLOY_SERVICE)))
+			buf_printf(&b, "%.*s\n", (int)n, p);
+		p += n + (p[n] == '\n');
+	}
+	return buf_take_str(&b);
+}
+
+/* Where the reason begins: what check.mjs found, or the first line with an error; else the end. */
+static const char *reason_in(const char *text)
+{
+	const char *at = strstr(text, "nothing answers on port");
+	size_t n = strlen(text);
+
+	if (!at)
+		at = strstr(text, "Error");
+	while (at && at > text && at[-1] != '\n')
+		at--;
+	if (at)
+		return at;
+	at = n > REASON_MAX ? text + n - REASON_MAX : text;
+	while ((*at & 0xc0) == 0x80)
+		at++;
+	return at;
+}
+
+/* What the service that failed has printed, as the reason; all of it is in the error's body. */
 static void explain(struct work *w)
 {
-	const json_t *logs = json_object_get(json_object_get(w->extra, "diagnostics"),
-	                                     "failedServiceLogs");
-	const char *text = NULL, *tail;
-	char why[DEPLOY_WHY_SIZE];
+	const json_t *logs =
+	        json_object_get(json_object_get(w->extra, "diagnostics"), "failedServiceLogs");
+	autofree char *own = NULL;
+	const char *text = NULL;
 	json_t *l;
-	size_t i, n;
+	size_t i;
 
 	json_array_foreach((json_t *)(uintptr_t)logs, i, l)
 	{
@@ -176,15 +211,11 @@ static void explain(struct work *w)
 		if (!text || (unit && strstr(unit, "-check")))
 			text = json_string_value(json_object_get(l, "log"));
 	}
-	if (!text)
+	own = text ? own_lines(text) : NULL;
+	if (!own || !*own)
 		return;
-	json_object_set_new(w->extra, "log", json_string(text));
-	n = strlen(text);
-	tail = n > LOG_TAIL ? text + n - LOG_TAIL : text;
-	while (n > LOG_TAIL && (*tail & 0xc0) == 0x80)
-		tail++;
-	snprintf(why, sizeof(why), "%.*s", 400, tail + (strlen(tail) > 400 ? strlen(tail) - 400 : 0));
-	err_set(&w->err, w->err.code, "the deployment failed. The end of its log: %s", why);
+	json_object_set_new(w->extra, "log", json_text(own, strlen(own)));
+	err_set(&w->err, w->err.code, "the deployment failed: %s", reason_in(own));
 }
 
 static int map_names(struct work *w, struct err *err)
@@ -322,7 +353,8 @@ static int work_wait(struct work *w, const struct deploy_req *q, bool wait, stru
 
 		if (!cond_wait_until(&d->changed, &d->lock, look) && q->gone &&
 		    q->gone(q->gone_ctx))
-			break; /* it is built all the same: the client has its id or finds it in the list */
+			break; /* it is built all the same: the client has its id or finds it in the
+			          list */
 	}
 	ret->over = w->over;
 	if (w->over && (r = w->r) < 0) {
@@ -419,7 +451,8 @@ int deploy_delete(struct serverless *s, const char *account, const char *id, str
 		return r;
 	scaler_drop(s, id);
 	if (*row.snapshot &&
-	    (r = vmm_snapshot_delete(s->conf.vmm, account, row.snapshot, &none)) < 0 && r != -ENOENT)
+	    (r = vmm_snapshot_delete(s->conf.vmm, account, row.snapshot, &none)) < 0 &&
+	    r != -ENOENT)
 		log_warn("deployment %s: its snapshot %s cannot be deleted: %s", id, row.snapshot,
 		         none.msg);
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serverless/deploy.h - deployments: a server, frozen when it answers, thawed by requests; for api/,
- * front/ and main.c
+ * serverless/deploy.h - deployments: a server, frozen when it answers, thawed by requests; for
+ * api/, front/ and main.c
  *
  * A deployment is a snapshot of a VM in which its server listens. Its instances are VMs made from
  * that snapshot, from none to as many as it may have, each with a bounded number of requests at a
@@ -23,8 +23,8 @@ struct serverless;
 #define DEPLOY_PORT 3000
 #define DEPLOY_FILES_MAX 5000
 #define DEPLOY_REQUESTS_MAX 1000 /* of an instance at a time */
-#define DEPLOY_WAITERS_MAX 32    /* threads that wait for an instance, of all deployments together */
-#define DEPLOY_ANSWER_MAX (16u << 20) /* bytes of a response that deploy_call() takes */
+#define DEPLOY_WAITERS_MAX 32 /* threads that wait for an instance, of all deployments together */
+#define DEPLOY_ANSWER_MAX (16u << 20)     /* bytes of a response that deploy_call() takes */
 #define DEPLOY_SERVICE "pando-deployment" /* the unit in the guest */
 
 /* Settings. */
@@ -41,13 +41,13 @@ struct deploy_limits {
 
 struct deploy_req {
 	const char *account;
-	const char *request_id;    /* or NULL */
-	const json_t *source;      /* {kind, ...} */
-	const json_t *config;      /* or NULL */
+	const char *request_id; /* or NULL */
+	const json_t *source;   /* {kind, ...} */
+	const json_t *config;   /* or NULL */
 	int (*may_map)(void *ctx, const char *account, const char *domain, struct err *err);
 	int (*map)(void *ctx, const char *account, const char *domain, const char *deployment,
 	           struct err *err);
-	void *ctx; /* of both; outlives the server */
+	void *ctx;               /* of both; outlives the server */
 	bool (*gone)(void *ctx); /* nobody waits for the result any more */
 	void *gone_ctx;
 };
@@ -74,7 +74,8 @@ struct deploy_place {
 };
 /*
  * A place in an instance, which is started if there is none. waiting: how many more are known to
- * wait. -ENOENT DEPLOYMENT_NOT_FOUND, -ETIMEDOUT DEPLOYMENT_BUSY, or why no instance can be started.
+ * wait. -ENOENT DEPLOYMENT_NOT_FOUND, -ETIMEDOUT DEPLOYMENT_BUSY, or why no instance can be
+ * started.
  */
 int deploy_take(struct serverless *s, const char *id, unsigned waiting, uint64_t deadline_ms,
                 struct deploy_place *ret, struct err *err);
@@ -110,7 +111,8 @@ struct deploy_instance {
 int deploy_instances(struct serverless *s, const char *id, struct deploy_instance **ret,
                      size_t *ret_n, struct err *err);
 struct deploy_figures {
-	unsigned deployments, ready, starting, requests; /* awake ones; instances; requests under way */
+	unsigned deployments, ready, starting,
+	        requests; /* awake ones; instances; requests under way */
 };
 void deploy_figures(struct serverless *s, struct deploy_figures *ret);
 

@@ -6,10 +6,10 @@
 
 /* A request for a deployment, checked. */
 struct deploy_plan {
-	json_t *conf;                   /* owned: what the programs in the guest read */
-	json_t *files;                  /* owned; NULL: from a URL */
-	json_t *egress;                 /* owned; NULL: open */
-	json_t *domains;                /* owned */
+	json_t *conf;                    /* owned: what the programs in the guest read */
+	json_t *files;                   /* owned; NULL: from a URL */
+	json_t *egress;                  /* owned; NULL: open */
+	json_t *domains;                 /* owned */
 	const char *name, *url, *branch; /* weak: of the request; or NULL */
 	bool git;
 	bool wait; /* for the end of the build */

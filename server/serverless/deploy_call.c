@@ -160,8 +160,9 @@ static int take_body(struct buf *in, struct h1_head *h, struct h1_chunks *c, str
 	int64_t took;
 
 	if (h->framing != H1_BODY_CHUNKED) {
-		n = h->framing == H1_BODY_LENGTH ? (size_t)MIN((uint64_t)in->len, h->length - out->len)
-		                                 : in->len;
+		n = h->framing == H1_BODY_LENGTH
+		            ? (size_t)MIN((uint64_t)in->len, h->length - out->len)
+		            : in->len;
 		buf_put(out, in->p, n);
 		in->len = 0;
 		return h->framing == H1_BODY_LENGTH && out->len == h->length;

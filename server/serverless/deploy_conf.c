@@ -31,8 +31,7 @@ struct body {
 	bool await, static_only, clean, check;
 	enum json_presence await_seen;
 };
-#define PATH(member, name) \
-	JSON_FIELD(JSON_WANT_STRREF, body, member, name, JSON_NULLABLE, 0, 1024)
+#define PATH(member, name) JSON_FIELD(JSON_WANT_STRREF, body, member, name, JSON_NULLABLE, 0, 1024)
 #define RULES(member, name, as) \
 	JSON_FIELD(JSON_WANT_ARRAY, body, member, name, JSON_NULLABLE, 0, 0, as)
 static const struct json_field fields[] = {
@@ -248,9 +247,10 @@ static int read_build(const json_t *j, struct deploy_plan *p, struct err *err)
 		               COMMAND_MAX);
 	if ((out && !json_is_null(out) && !json_is_string(out)) ||
 	    (env && !json_is_null(env) && !json_is_object(env)))
-		return err_tag(err, -EINVAL, TAG,
-		               "'config.build' has an 'outDir' that is no string, or 'envVars' that "
-		               "are no object");
+		return err_tag(
+		        err, -EINVAL, TAG,
+		        "'config.build' has an 'outDir' that is no string, or 'envVars' that "
+		        "are no object");
 	if ((r = check_path("config.build.outDir", json_string_value(out), err)) < 0 ||
 	    (r = check_strings(env, "config.build.envVars", err)) < 0)
 		return r;
@@ -297,12 +297,13 @@ static int read_rules(const json_t *list, const char *name, const char *text, st
 		v = json_object_get(rule, "methods");
 		ok &= !v || json_is_null(v) || json_is_array(v);
 		if (!ok)
-			return err_tag(err, -EINVAL, TAG,
-			               "'config.%s[%zu]' is not as it should be: it needs 'source'%s%s",
-			               name, i, text || !strcmp(name, "headers") ? " and " : "",
-			               text                        ? text
-			               : !strcmp(name, "headers") ? "'headers' with keys and values"
-			                                           : "");
+			return err_tag(
+			        err, -EINVAL, TAG,
+			        "'config.%s[%zu]' is not as it should be: it needs 'source'%s%s",
+			        name, i, text || !strcmp(name, "headers") ? " and " : "",
+			        text                       ? text
+			        : !strcmp(name, "headers") ? "'headers' with keys and values"
+			                                   : "");
 	}
 	json_object_set(p->conf, name, (json_t *)(uintptr_t)list);
 	return 0;
@@ -343,9 +344,9 @@ static int read_web(const struct body *b, struct deploy_plan *p, struct err *err
 static int read_run(const struct body *b, struct deploy_plan *p, struct err *err)
 {
 	AUTO(run_conf_done) struct run_conf run = { 0 };
-	autojson json_t *part = json_pack("{s:O*, s:O*, s:O*, s:O*}", "envVars", b->env,
-	                                  "nodeModules", b->modules, "networkPermissions",
-	                                  b->permissions, "egress", b->egress);
+	autojson json_t *part =
+	        json_pack("{s:O*, s:O*, s:O*, s:O*}", "envVars", b->env, "nodeModules", b->modules,
+	                  "networkPermissions", b->permissions, "egress", b->egress);
 	const char *port;
 	char *end;
 	int r;
@@ -389,8 +390,8 @@ static int read_domains(const json_t *list, struct deploy_plan *p, struct err *e
 /* As guest/build.mjs decides it, as far as the names of the files tell. */
 static bool has_server(const json_t *files)
 {
-	static const char *const usual[] = { "main",       "server",      "index",     "app",
-		                             "src/main",   "src/server",  "src/index", "dist/main",
+	static const char *const usual[] = { "main",        "server",     "index",     "app",
+		                             "src/main",    "src/server", "src/index", "dist/main",
 		                             "dist/server", "dist/index" };
 	static const char *const ends[] = { "ts", "mts", "js", "mjs", "cjs" };
 	char name[32];
@@ -429,7 +430,9 @@ static int check_entrypoint(const struct body *b, const struct deploy_plan *p, s
 int deploy_plan_read(const json_t *source, const json_t *config, const struct deploy_limits *l,
                      struct deploy_plan *ret, struct err *err)
 {
-	struct body b = { .check = true, .requests = l->requests, .instances = l->instances,
+	struct body b = { .check = true,
+		          .requests = l->requests,
+		          .instances = l->instances,
 		          .timeout = (int64_t)l->idle_s * 1000 };
 	int r;
 
@@ -448,9 +451,9 @@ int deploy_plan_read(const json_t *source, const json_t *config, const struct de
 		               "'config.timeout' is at most %d milliseconds", IDLE_MAX_MS);
 	if (b.name && !plain(b.name))
 		return err_tag(err, -EINVAL, TAG, "'config.name' must be one line");
-	if ((r = read_source(source, ret, err)) < 0 || (r = read_run(&b, ret, err)) < 0 || (r = read_build(b.build, ret, err)) < 0 ||
-	    (r = read_web(&b, ret, err)) < 0 || (r = read_domains(b.domains, ret, err)) < 0 ||
-	    (r = check_entrypoint(&b, ret, err)) < 0)
+	if ((r = read_source(source, ret, err)) < 0 || (r = read_run(&b, ret, err)) < 0 ||
+	    (r = read_build(b.build, ret, err)) < 0 || (r = read_web(&b, ret, err)) < 0 ||
+	    (r = read_domains(b.domains, ret, err)) < 0 || (r = check_entrypoint(&b, ret, err)) < 0)
 		return r;
 	ret->name = b.name;
 	ret->idle_ms = (uint32_t)MAX(b.timeout, IDLE_MIN_MS);
@@ -462,8 +465,8 @@ int deploy_plan_read(const json_t *source, const json_t *config, const struct de
 
 int deploy_egress_text(const struct store_deploy *row, char **ret, struct err *err)
 {
-	autojson json_t *conf = row->config && *row->config ? json_loads(row->config, 0, NULL)
-	                                                    : NULL;
+	autojson json_t *conf =
+	        row->config && *row->config ? json_loads(row->config, 0, NULL) : NULL;
 	const json_t *egress = json_object_get(conf, "egress");
 
 	*ret = NULL;

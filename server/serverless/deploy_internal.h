@@ -74,8 +74,7 @@ struct scaler {
 struct dep *dep_find(struct scaler *c, const char *id) REQUIRES(&c->lock);
 /* The deployment, from its row if it is not known yet; releases the lock in between. It is dropped
  * when it has neither instances nor waiters. */
-int dep_get(struct scaler *c, const char *id, struct dep **ret, struct err *err)
-        REQUIRES(&c->lock);
+int dep_get(struct scaler *c, const char *id, struct dep **ret, struct err *err) REQUIRES(&c->lock);
 void dep_drop_if_unused(struct scaler *c, struct dep *d) REQUIRES(&c->lock);
 void dep_free(struct dep *d);
 /* Instances that take requests, or will. */

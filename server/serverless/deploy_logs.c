@@ -51,8 +51,7 @@ void deploy_keep_logs(struct serverless *s, const struct inst *i)
 		               .before = LOG_PLACE_END,
 		               .limit = LINES_MAX };
 
-	if (!s->conf.logs ||
-	    vmm_guest_running(s->conf.vmm, i->d->account, i->vm, &guest, NULL) < 0)
+	if (!s->conf.logs || vmm_guest_running(s->conf.vmm, i->d->account, i->vm, &guest, NULL) < 0)
 		return;
 	q.guest = guest;
 	if (logs_query(s->conf.logs, &q, &page, &err) == 0 && page.n) {

@@ -306,9 +306,8 @@ int scaler_new(struct serverless *s, struct err *err)
 	cond_init(&c->tasks);
 	cond_init(&c->keeper_cond);
 	s->scaler = c;
-	if ((r = store_deploy_fail_unfinished(s->conf.store,
-	                                      "the server stopped while it was being built", err)) <
-	            0 ||
+	if ((r = store_deploy_fail_unfinished(
+	             s->conf.store, "the server stopped while it was being built", err)) < 0 ||
 	    (r = store_deploy_list(s->conf.store, NULL, "", &rows, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; r >= 0 && i < n; i++)

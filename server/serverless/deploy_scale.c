@@ -5,8 +5,8 @@
  * Theory of operation: whoever wants a place says so under one lock. The fullest instance that has
  * room takes the request, so that those that are not needed become idle; if none has room, so many
  * are started as the requests that are under way or known to wait would fill. The threads of
- * deploy_pool.c start and end their VMs. An instance whose machine ends, or in which nobody answers, gets no more requests; it is
- * deleted, and the next request starts another one.
+ * deploy_pool.c start and end their VMs. An instance whose machine ends, or in which nobody
+ * answers, gets no more requests; it is deleted, and the next request starts another one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -356,7 +356,8 @@ void inst_ended(struct scaler *c, const char *vm)
 {
 	for (struct dep *d = c->deps; d; d = d->next)
 		for (struct inst *i = d->inst; i; i = i->next)
-			if (*i->vm && strcmp(i->vm, vm) == 0 && i->state == INST_READY && !i->broken) {
+			if (*i->vm && strcmp(i->vm, vm) == 0 && i->state == INST_READY &&
+			    !i->broken) {
 				i->broken = true;
 				metrics_add(METRIC_DEPLOY_REPLACED, 0, 1);
 				inst_go(c, i);

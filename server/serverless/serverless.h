@@ -98,10 +98,11 @@ struct schedule_change {
 	int64_t retries;                           /* -1: as it is */
 	int active;                                /* -1: as it is */
 	const json_t *payload;                     /* NULL: as it is */
-	const json_t *run; /* {code, and the members of a run's config}; NULL: as it is */
+	const json_t *run;      /* {code, and the members of a run's config}; NULL: as it is */
 	const char *deployment; /* instead of `run`; NULL: as it is */
 };
-/* A new one; "cron" and one of "run" and "deployment" are needed. -EINVAL BAD_REQUEST. Caller store_schedule_done()s. */
+/* A new one; "cron" and one of "run" and "deployment" are needed. -EINVAL BAD_REQUEST. Caller
+ * store_schedule_done()s. */
 int schedule_create(struct serverless *s, const char *account, const struct schedule_change *c,
                     struct store_schedule *ret, struct err *err);
 int schedule_change(struct serverless *s, const char *account, const char *id,

@@ -16,7 +16,7 @@
 
 const char *const deploy_state_words[DEPLOY_STATE_MAX] = { "provisioning", "deployed", "failed" };
 
-#define COLS                                                                           \
+#define COLS                                                                              \
 	"id, account, name, state, snapshot, build, port, idle_ms, instances, requests, " \
 	"created_ms, deployed_ms, why, config"
 
@@ -186,8 +186,8 @@ static int get(struct store *s, const char *account, const char *id, struct stor
 	return missing(id, err);
 }
 
-int store_deploy_get(struct store *s, const char *account, const char *id,
-                     struct store_deploy *ret, struct err *err)
+int store_deploy_get(struct store *s, const char *account, const char *id, struct store_deploy *ret,
+                     struct err *err)
 {
 	LOCK_SCOPE(&s->lock);
 	return get(s, account, id, ret, err);

@@ -32,7 +32,7 @@ struct store_deploy {
 	uint32_t instances, requests; /* at most; of one instance at a time */
 	int64_t created_ms, deployed_ms;
 	char why[DEPLOY_WHY_SIZE]; /* it failed */
-	char *config;              /* owned; sealed in the database: JSON, without the source; or NULL */
+	char *config; /* owned; sealed in the database: JSON, without the source; or NULL */
 };
 void store_deploy_done(struct store_deploy *d);
 void store_deploys_free(struct store_deploy *v, size_t n);
@@ -42,8 +42,8 @@ int store_deploy_add(struct store *s, const struct store_deploy *d, uint32_t max
 /* State, snapshot, build, time and why. -ENOENT: it was deleted meanwhile. */
 int store_deploy_put(struct store *s, const struct store_deploy *d, struct err *err);
 /* account NULL: any. -ENOENT DEPLOYMENT_NOT_FOUND. Caller store_deploy_done()s. */
-int store_deploy_get(struct store *s, const char *account, const char *id,
-                     struct store_deploy *ret, struct err *err);
+int store_deploy_get(struct store *s, const char *account, const char *id, struct store_deploy *ret,
+                     struct err *err);
 /* Newest first; search: "" or a part of id, name or one of its domains. account NULL: of all.
  * Caller store_deploys_free()s. */
 int store_deploy_list(struct store *s, const char *account, const char *search,

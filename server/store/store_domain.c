@@ -245,8 +245,8 @@ static int target_there(struct store *s, const struct store_mapping *m, struct e
 	r = query_step(&q, err);
 	if (r)
 		return MIN(r, 0);
-	return deployment ? err_tag(err, -ENOENT, ERR_DEPLOYMENT_NOT_FOUND,
-	                            "no deployment '%.60s'", m->deployment)
+	return deployment ? err_tag(err, -ENOENT, ERR_DEPLOYMENT_NOT_FOUND, "no deployment '%.60s'",
+	                            m->deployment)
 	                  : err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.60s'", m->vm);
 }
 
@@ -254,10 +254,10 @@ static int tell_mapping(struct store *s, const char *type, const struct store_ma
                         struct err *err)
 {
 	if (*m->deployment)
-		return feed_tell_locked(s, m->account, type, "", "domain",
-		                        json_pack("{s:s, s:s}", "domain", m->domain,
-		                                  "deploymentId", m->deployment),
-		                        err);
+		return feed_tell_locked(
+		        s, m->account, type, "", "domain",
+		        json_pack("{s:s, s:s}", "domain", m->domain, "deploymentId", m->deployment),
+		        err);
 	return feed_tell_locked(s, m->account, type, m->vm, "domain",
 	                        json_pack("{s:s, s:s, s:i}", "domain", m->domain, "vmId", m->vm,
 	                                  "vmPort", (int)m->port),

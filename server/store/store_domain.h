@@ -34,7 +34,7 @@ struct store_mapping {
 	char account[ACCOUNT_SIZE];
 	char vm[ID_SIZE]; /* "": of a deployment */
 	char deployment[ID_SIZE];
-	uint32_t port; /* of the VM */
+	uint32_t port;           /* of the VM */
 	uint32_t speaks;         /* enum domain_speaks */
 	char ownership[ID_SIZE]; /* of the verified domain above it, or "": a preview name */
 	int64_t created_ms;

@@ -2,13 +2,10 @@
 """Deployments: a server that is built, frozen and thawed by requests for its names; scaling, replacing, crashes, restarts; the unmodified npm package and CLI"""
 import base64
 import concurrent.futures
-import io
 import json
 import os
 import signal
-import tarfile
 import time
-import urllib.error
 import urllib.request
 
 import node
@@ -153,6 +150,7 @@ class Deploy(DeployBase):
             return json.load(r)
 
     @long
+    @limit(560)
     def test_what_does_not_start_says_why(self):
         for text, says in (("throw new Error('no such luck')", "no such luck"),
                            ("import http from 'node:http'; http.createServer(() => {}).listen(4000)", "4000"),

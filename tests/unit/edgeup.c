@@ -70,8 +70,8 @@ static bool raw(const char *host)
 }
 
 /* "silent": a port where nothing listens; "fresh": its program may still be starting; "stuck": its
- * socket does not come; "broken": it cannot be started; "many": one of several, MANY_MAX requests at a
- * time. */
+ * socket does not come; "broken": it cannot be started; "many": one of several, MANY_MAX requests
+ * at a time. */
 static const char *vm_of(const char *host)
 {
 	static const char *const names[] = { "vm", "silent", "vanish", "stuck", "broken", "many" };
@@ -341,7 +341,8 @@ static void figures(struct stand *s)
 
 	edgehost_status(s->edge, &st);
 	printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, %d looks, "
-	       "process %d, %u starts, %llu requests, %u places, %u at most, %u waited, %u foreign\n",
+	       "process %d, %u starts, %llu requests, %u places, %u at most, %u waited, %u "
+	       "foreign\n",
 	       st.stats.open, s->opened, st.stats.fewest, st.stats.most, s->making, s->made,
 	       s->looks, st.pid, st.starts, (unsigned long long)st.stats.requests, s->places,
 	       s->most_places, s->most_waiting, s->foreign);

@@ -220,8 +220,9 @@ static void what_cannot_start_says_why(void **state)
 	struct err why = { 0 };
 	enum err_code tag;
 	char id[ID_SIZE];
-	struct store_deploy row = { .state = DEPLOY_FAILED, .created_ms = 1, .why = "no luck",
-		                    .config = strdup("{}") };
+	struct store_deploy row = {
+		.state = DEPLOY_FAILED, .created_ms = 1, .why = "no luck", .config = strdup("{}")
+	};
 
 	make(f, 1, 1, 60000, id);
 	struct store_account acc;
@@ -253,7 +254,8 @@ static void a_restart_goes_on_with_its_instances(void **state)
 {
 	struct fx *f = *state;
 	struct deploy_place a, b, c;
-	struct store_deploy half = { .state = DEPLOY_PROVISIONING, .created_ms = 1,
+	struct store_deploy half = { .state = DEPLOY_PROVISIONING,
+		                     .created_ms = 1,
 		                     .config = strdup("{}") };
 	AUTO(store_deploy_done) struct store_deploy got = { 0 };
 	char id[ID_SIZE], gone[ID_SIZE];
@@ -307,11 +309,10 @@ static void deleting_ends_everything(void **state)
 	fx_call(f, "GET", path, NULL, 200, &r);
 	const json_t *info = json_object_get(r.json, "info");
 	assert_string_equal(fx_str(json_object_get(info, "envVars"), "A"), "********");
-	assert_string_equal(
-	        json_string_value(json_array_get(json_object_get(info, "domains"), 0)),
-	        "shop.style.dev");
-	assert_string_equal(
-	        fx_str(json_array_get(json_object_get(info, "instances"), 0), "vmId"), p.vm);
+	assert_string_equal(json_string_value(json_array_get(json_object_get(info, "domains"), 0)),
+	                    "shop.style.dev");
+	assert_string_equal(fx_str(json_array_get(json_object_get(info, "instances"), 0), "vmId"),
+	                    p.vm);
 	char snapshot[ID_SIZE], where[128];
 	snprintf(snapshot, sizeof(snapshot), "%s", fx_str(info, "snapshotId"));
 	http_reply_done(&r);
@@ -375,8 +376,9 @@ static void what_a_deployment_may_be(void **state)
 	bad(f, "{" FILES ",\"config\":{\"build\":{}}}", 400, code, "'config.build'");
 	bad(f, "{" FILES ",\"config\":{\"redirects\":[{\"source\":\"/a\"}]}}", 400, code,
 	    "'config.redirects[0]'");
-	bad(f, "{" FILES ",\"config\":{\"headers\":[{\"source\":\"/a\",\"headers\":[{\"key\":\"a\","
-	       "\"value\":\"b\\r\\nc: d\"}]}]}}",
+	bad(f,
+	    "{" FILES ",\"config\":{\"headers\":[{\"source\":\"/a\",\"headers\":[{\"key\":\"a\","
+	    "\"value\":\"b\\r\\nc: d\"}]}]}}",
 	    400, code, "'config.headers[0]'");
 	bad(f, "{" FILES ",\"config\":{\"domains\":[\"not a name\"]}}", 400, "INVALID_DOMAIN",
 	    "not a name");
@@ -384,8 +386,8 @@ static void what_a_deployment_may_be(void **state)
 	    "DOMAIN_OWNERSHIP_NOT_VERIFIED", "other.example.org");
 	fx_refused(f, "GET", "/web/v1/deployments/dpl-none/fetch", NULL, 404,
 	           "DEPLOYMENT_NOT_FOUND", "dpl-none");
-	fx_refused(f, "POST", "/domains/v1/mappings/x.style.dev",
-	           "{\"deploymentId\":\"dpl-none\"}", 404, "DEPLOYMENT_NOT_FOUND", "dpl-none");
+	fx_refused(f, "POST", "/domains/v1/mappings/x.style.dev", "{\"deploymentId\":\"dpl-none\"}",
+	           404, "DEPLOYMENT_NOT_FOUND", "dpl-none");
 	fx_refused(f, "POST", "/domains/v1/mappings/x.style.dev", "{}", 400, "BAD_REQUEST",
 	           "'deploymentId'");
 }

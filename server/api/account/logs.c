@@ -25,9 +25,9 @@ struct logs_args {
 
 static void logs_args_done(struct logs_args *a)
 {
-	char **all[] = { &a->vm,        &a->instance, &a->build,  &a->request, &a->service,
-		         &a->search,    &a->type,     &a->start,  &a->end,     &a->token,
-		         &a->deployment, &a->domain,  &a->source, &a->run };
+	char **all[] = { &a->vm,         &a->instance, &a->build,  &a->request, &a->service,
+		         &a->search,     &a->type,     &a->start,  &a->end,     &a->token,
+		         &a->deployment, &a->domain,   &a->source, &a->run };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		free(*all[i]);

@@ -174,8 +174,9 @@ static json_t *shape_mapping(const struct store_mapping *m)
 	                 protocols[MIN(m->speaks, ARRAY_SIZE(protocols) - 1)], "id", m->id,
 	                 "domain", m->domain, "vmId", shape_text(m->vm), "vmPort",
 	                 m->port ? json_integer(m->port) : json_null(), "deploymentId",
-	                 shape_text(m->deployment), "ownershipId", *m->ownership ? m->ownership : "preview",
-	                 "createdAt", shape_time(m->created_ms), "unmappedAt");
+	                 shape_text(m->deployment), "ownershipId",
+	                 *m->ownership ? m->ownership : "preview", "createdAt",
+	                 shape_time(m->created_ms), "unmappedAt");
 }
 
 int api_mapping_list(struct request *req, struct reply *res, struct err *err)

@@ -180,11 +180,10 @@ static json_t *shape_instances(struct serverless *s, const char *id)
 	if (deploy_instances(s, id, &v, &n, NULL) < 0)
 		return list;
 	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, json_pack("{s:o, s:s, s:i, s:o}", "vmId",
-		                                      shape_text(v[i].vm), "state",
-		                                      v[i].ready ? "ready" : "starting", "requests",
-		                                      (int)v[i].requests, "since",
-		                                      shape_time(v[i].since_ms)));
+		json_array_append_new(
+		        list, json_pack("{s:o, s:s, s:i, s:o}", "vmId", shape_text(v[i].vm),
+		                        "state", v[i].ready ? "ready" : "starting", "requests",
+		                        (int)v[i].requests, "since", shape_time(v[i].since_ms)));
 	return list;
 }
 
@@ -240,16 +239,15 @@ int api_deployment_delete(struct request *req, struct reply *res, struct err *er
 /* Not for the program: who asked, and what belongs to the connection. */
 static bool passed_on(const char *name)
 {
-	static const struct h1_text kept[] = {
-		H1_TEXT("Host"),          H1_TEXT("Content-Length"), H1_TEXT("Authorization"),
-		H1_TEXT("Cookie"),        H1_TEXT("Expect"),         H1_TEXT("Upgrade"),
-		H1_TEXT("Accept-Encoding")
-	};
+	static const struct h1_text kept[] = { H1_TEXT("Host"),           H1_TEXT("Content-Length"),
+		                               H1_TEXT("Authorization"),  H1_TEXT("Cookie"),
+		                               H1_TEXT("Expect"),         H1_TEXT("Upgrade"),
+		                               H1_TEXT("Accept-Encoding") };
 	struct h1_text t = { name, strlen(name) };
 
 	return !h1_among(t, kept, ARRAY_SIZE(kept)) && !h1_hop_name(t) && h1_token(t.p, t.n) &&
-	       strncasecmp(name, "X-Freestyle-", 12) != 0 && strncasecmp(name, "X-Pando-", 8) != 0 &&
-	       strncasecmp(name, "X-Forwarded-", 12) != 0;
+	       strncasecmp(name, "X-Freestyle-", 12) != 0 &&
+	       strncasecmp(name, "X-Pando-", 8) != 0 && strncasecmp(name, "X-Forwarded-", 12) != 0;
 }
 
 static bool add_header(void *ctx, const char *name, const char *value)

@@ -89,10 +89,11 @@ static json_t *shape_schedule(const struct store_schedule *s)
 	mask(run, "customHeaders");
 	return json_pack(
 	        "{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:i, s:o, s:b, s:o, s:o, s:o, s:o}", "id",
-	        s->id, "accountId", s->account, "deploymentId", shape_text(s->deployment), "name", shape_text(s->name), "path",
-	        shape_text(s->path), "cron", s->cron, "timezone", s->timezone, "retries",
-	        (int)s->retries, "payload", parsed(s->payload), "active", s->active, "createdAt",
-	        shape_time(s->created_ms), "updatedAt", shape_time(s->updated_ms), "nextRunAt",
+	        s->id, "accountId", s->account, "deploymentId", shape_text(s->deployment), "name",
+	        shape_text(s->name), "path", shape_text(s->path), "cron", s->cron, "timezone",
+	        s->timezone, "retries", (int)s->retries, "payload", parsed(s->payload), "active",
+	        s->active, "createdAt", shape_time(s->created_ms), "updatedAt",
+	        shape_time(s->updated_ms), "nextRunAt",
 	        s->active && s->next_ms != INT64_MAX ? shape_time(s->next_ms) : json_null(),
 	        "runConfig", run);
 }
@@ -198,8 +199,8 @@ static json_t *shape_execution(const struct store_execution *x, const char *depl
 	return json_pack(
 	        "{s:s, s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
 	        "s:o}",
-	        "id", x->id, "scheduleId", x->schedule, "deploymentId", shape_text(deployment), "runAt",
-	        shape_time(x->run_at_ms), "nextRetryAt", shape_time(x->next_ms), "status",
+	        "id", x->id, "scheduleId", x->schedule, "deploymentId", shape_text(deployment),
+	        "runAt", shape_time(x->run_at_ms), "nextRetryAt", shape_time(x->next_ms), "status",
 	        cron_state_words[x->state], "attempts", (int)x->attempts, "maxAttempts",
 	        (int)x->max_attempts, "lockedAt", running ? shape_time(x->locked_ms) : json_null(),
 	        "lockOwner", running ? json_string("pandod") : json_null(), "lastError",
