@@ -68,25 +68,25 @@ ROUTE(GET, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, NO_BODY, api_deploy
       "Send a request to the server of a deployment; the path is in X-Freestyle-Request-Url")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(POST, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, 0,
+ROUTE(POST, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with POST")
 DOC(ID, "deploymentFetchPost")
 DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(PUT, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, 0,
+ROUTE(PUT, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with PUT")
 DOC(ID, "deploymentFetchPut")
 DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(PATCH, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, 0,
+ROUTE(PATCH, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with PATCH")
 DOC(ID, "deploymentFetchPatch")
 DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(DELETE, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, 0,
+ROUTE(DELETE, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with DELETE")
 DOC(ID, "deploymentFetchDelete")
 DOC(BODY_TYPE, "application/octet-stream")
