@@ -5,6 +5,8 @@ import concurrent.futures
 import json
 import os
 import signal
+import subprocess
+import tempfile
 import time
 import urllib.request
 
@@ -12,7 +14,7 @@ import node
 from case import ApiError, limit, long, wait_for
 from harness import ROOT
 from site_net import MIRROR_PORT, SiteNet
-from test_edge import EdgeBase
+from test_edge import PANDO, EdgeBase
 
 DIR = os.path.join(ROOT, "tests/sdk")
 # /slow waits for so many milliseconds, /die ends the process
@@ -204,6 +206,36 @@ class Deploy(DeployBase):
         self.assertEqual(self.get("git-site.style.dev")["version"], "git")
         log = "\n".join(x["message"] for x in s.api("GET", f"/observability/v1/logs?buildId={self.info(d)['buildId']}")["logs"])
         self.assertIn("npm run build", log)
+
+    @long
+    def test_pando_deploy(self):
+        """pando deploy, pando deployment, pando cron call"""
+        env = {**os.environ, "PANDO_API_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key()}
+
+        def pando(*args):
+            r = subprocess.run([PANDO, *args], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=290)
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            return r.stdout
+        with tempfile.TemporaryDirectory() as site:
+            os.makedirs(os.path.join(site, "lib"))
+            os.makedirs(os.path.join(site, "node_modules/left-here"))
+            with open(os.path.join(site, "server.mjs"), "w") as f:
+                f.write("import word from './lib/word.mjs'; import fs from 'fs'; import http from 'http';\n"
+                        "http.createServer((q, r) => { console.log('asked for', q.url); r.end(JSON.stringify({ word, env: process.env.A,"
+                        " there: fs.existsSync('node_modules') })); }).listen(process.env.PORT);")
+            with open(os.path.join(site, "lib/word.mjs"), "w") as f:
+                f.write("export default 'w\u00f6rd';")
+            d = json.loads(pando("deploy", site, "-d", "by-command.style.dev", "-e", "A=b", "--idle", "1h", "--json"))["deploymentId"]
+        self.addCleanup(self.drop, d)
+        self.assertEqual(self.get("by-command.style.dev", "/x"), {"word": "w\u00f6rd", "env": "b", "there": False})
+        self.assertIn(d, pando("deployment", "list", "--search", "by-command"))
+        self.assertRegex(pando("deployment", "show", d), r"instances +1\n")
+        wait_for("its log", lambda: "asked for /x" in pando("deployment", "logs", d), 30)
+        schedule = json.loads(pando("cron", "call", "@yearly", d, "--path", "/tick", "--json"))["schedule"]
+        self.assertEqual((schedule["deploymentId"], schedule["path"]), (d, "/tick"))
+        pando("cron", "delete", schedule["id"])
+        pando("deployment", "delete", d)
+        self.assertNotIn(d, pando("deployment", "list"))
 
 
 class DeploySdk(DeployBase):

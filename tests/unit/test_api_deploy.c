@@ -341,7 +341,7 @@ static void deleting_ends_everything(void **state)
 	assert_int_equal(n, 0);
 }
 
-static void bad(struct fx *f, const char *body, unsigned status, const char *code, const char *says)
+static void bad(struct fx *f, const char *body, int status, const char *code, const char *says)
 {
 	fx_refused(f, "POST", "/web/v1/deployment", body, status, code, says);
 }

@@ -3162,41 +3162,41 @@ export interface Calls {
     /** of the next page */
     offset: number;
   }>;
-  /** GET /web/v1/deployments/{deployment}: Get a deployment with its instances */
+  /** GET /web/v1/deployments/{deployment_id}: Get a deployment with its instances */
   deploymentGet(args: {
-    deployment: string;
+    deploymentId: string;
   }, options?: CallOptions): Promise<{
     info: DeploymentInfo;
     events: DeploymentEvent[];
   }>;
-  /** DELETE /web/v1/deployments/{deployment}: Delete a deployment with its names, instances and snapshot; requests under way are cut */
+  /** DELETE /web/v1/deployments/{deployment_id}: Delete a deployment with its names, instances and snapshot; requests under way are cut */
   deploymentDelete(args: {
-    deployment: string;
+    deploymentId: string;
   }, options?: CallOptions): Promise<{
     deploymentId: string;
   }>;
-  /** GET /web/v1/deployments/{deployment}/fetch: Send a request to the server of a deployment; the path is in X-Freestyle-Request-Url */
+  /** GET /web/v1/deployments/{deployment_id}/fetch: Send a request to the server of a deployment; the path is in X-Freestyle-Request-Url */
   deploymentFetch(args: {
-    deployment: string;
+    deploymentId: string;
   }, options?: CallOptions): Promise<Response>;
-  /** POST /web/v1/deployments/{deployment}/fetch: The same with POST */
+  /** POST /web/v1/deployments/{deployment_id}/fetch: The same with POST */
   deploymentFetchPost(args: {
-    deployment: string;
+    deploymentId: string;
     body: Bytes;
   }, options?: CallOptions): Promise<Response>;
-  /** PUT /web/v1/deployments/{deployment}/fetch: The same with PUT */
+  /** PUT /web/v1/deployments/{deployment_id}/fetch: The same with PUT */
   deploymentFetchPut(args: {
-    deployment: string;
+    deploymentId: string;
     body: Bytes;
   }, options?: CallOptions): Promise<Response>;
-  /** PATCH /web/v1/deployments/{deployment}/fetch: The same with PATCH */
+  /** PATCH /web/v1/deployments/{deployment_id}/fetch: The same with PATCH */
   deploymentFetchPatch(args: {
-    deployment: string;
+    deploymentId: string;
     body: Bytes;
   }, options?: CallOptions): Promise<Response>;
-  /** DELETE /web/v1/deployments/{deployment}/fetch: The same with DELETE */
+  /** DELETE /web/v1/deployments/{deployment_id}/fetch: The same with DELETE */
   deploymentFetchDelete(args: {
-    deployment: string;
+    deploymentId: string;
     body: Bytes;
   }, options?: CallOptions): Promise<Response>;
   /** POST /v1/cron/schedules: Run a script, or call a deployment, at the times of a cron expression */

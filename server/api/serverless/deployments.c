@@ -202,7 +202,7 @@ int api_deployment_get(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = serverless_of(req, &s, err)) < 0 ||
 	    (r = store_deploy_get(deps_of(req)->store, who_of(req)->account,
-	                          request_arg(req, "{deployment}"), &d, err)) < 0)
+	                          request_arg(req, "{deployment_id}"), &d, err)) < 0)
 		return r;
 	info = shape_deployment(req, &d, false);
 	json_object_set_new(info, "snapshotId", shape_text(d.snapshot));
@@ -222,7 +222,7 @@ int api_deployment_get(struct request *req, struct reply *res, struct err *err)
 
 int api_deployment_delete(struct request *req, struct reply *res, struct err *err)
 {
-	const char *id = request_arg(req, "{deployment}");
+	const char *id = request_arg(req, "{deployment_id}");
 	struct serverless *s;
 	int r;
 
@@ -307,7 +307,7 @@ int api_deployment_fetch(struct request *req, struct reply *res, struct err *err
 {
 	AUTO(deploy_answer_done) struct deploy_answer a = { 0 };
 	AUTO(store_deploy_done) struct store_deploy d = { 0 };
-	const char *id = request_arg(req, "{deployment}"), *body = NULL;
+	const char *id = request_arg(req, "{deployment_id}"), *body = NULL;
 	autobuf struct buf fields = { 0 };
 	autofree char *target = NULL;
 	struct deploy_call c = { .method = req->method_text, .timeout_ms = CALL_MS };

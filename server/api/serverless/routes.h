@@ -55,38 +55,38 @@ ROUTE(GET, DEPLOYMENTS, SCOPE_ACCOUNT, NO_BODY, api_deployment_list, 0,
       "List deployments, newest first")
 DOC(QUERY, "limit?: int, offset?: int, search?: string =in id, name and domains=")
 DOC(REPLY, "{entries: Deployment[], total: int, offset: int =of the next page=}")
-ROUTE(GET, DEPLOYMENTS "/{deployment}", SCOPE_ACCOUNT, NO_BODY, api_deployment_get, 0,
+ROUTE(GET, DEPLOYMENTS "/{deployment_id}", SCOPE_ACCOUNT, NO_BODY, api_deployment_get, 0,
       "Get a deployment with its instances")
 DOC(REPLY, "{info: DeploymentInfo, events: DeploymentEvent[]}")
 DOC(FAILS, "DEPLOYMENT_NOT_FOUND")
-ROUTE(DELETE, DEPLOYMENTS "/{deployment}", SCOPE_ACCOUNT, NO_BODY, api_deployment_delete, 0,
+ROUTE(DELETE, DEPLOYMENTS "/{deployment_id}", SCOPE_ACCOUNT, NO_BODY, api_deployment_delete, 0,
       "Delete a deployment with its names, instances and snapshot; requests under way are cut")
 DOC(REPLY, "{deploymentId: string}")
 DOC(FAILS, "DEPLOYMENT_NOT_FOUND")
 #define FETCH_FAILS "DEPLOYMENT_NOT_FOUND DEPLOYMENT_FAILED DEPLOYMENT_BUSY UNAVAILABLE BAD_REQUEST BAD_ANSWER NOTHING_LISTENS CONNECTION_CLOSED UPSTREAM_TIMEOUT"
-ROUTE(GET, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, NO_BODY, api_deployment_fetch, 0,
+ROUTE(GET, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, NO_BODY, api_deployment_fetch, 0,
       "Send a request to the server of a deployment; the path is in X-Freestyle-Request-Url")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(POST, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+ROUTE(POST, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with POST")
 DOC(ID, "deploymentFetchPost")
 DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(PUT, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+ROUTE(PUT, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with PUT")
 DOC(ID, "deploymentFetchPut")
 DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(PATCH, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+ROUTE(PATCH, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with PATCH")
 DOC(ID, "deploymentFetchPatch")
 DOC(BODY_TYPE, "application/octet-stream")
 DOC(SENDS, "application/octet-stream")
 DOC(FAILS, FETCH_FAILS)
-ROUTE(DELETE, DEPLOYMENTS "/{deployment}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+ROUTE(DELETE, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
       "The same with DELETE")
 DOC(ID, "deploymentFetchDelete")
 DOC(BODY_TYPE, "application/octet-stream")
