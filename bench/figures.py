@@ -102,6 +102,14 @@ FIGURES = [
     ("code.context", "code", "new context to its first result", "ms", None, "client; Python"),
     ("code.ts", "code", "first TypeScript cell of a VM", "ms", None, "client"),
     ("code.kernels", "code", "20 kernels at once, a cell each", "ms", None, "client; Python"),
+    ("deploy.cold.ready", "deploy", "first request of a deployment, a VM of it is ready", "ms", None, "client, through the edge"),
+    ("deploy.cold.thaw", "deploy", "... from its snapshot", "ms", None, "client, through the edge"),
+    ("deploy.suspended", "deploy", "... of a suspended VM behind a name, beside it", "ms", None, "client, through the edge"),
+    ("deploy.warm", "deploy", "request that finds an instance", "ms", None, "client, through the edge"),
+    ("deploy.burst.lost", "deploy", "50 requests/s for 10 s, 100 ms each, from zero: lost", "", 0, "client"),
+    ("deploy.burst.median", "deploy", "... time of a request", "ms", None, "client"),
+    ("deploy.burst.max", "deploy", "... the longest", "ms", None, "client"),
+    ("deploy.burst.instances", "deploy", "... most instances", "", None, "server; 10 requests each at a time"),
     ("vpc.ping", "network", "two VMs of a VPC: round trip", "ms", None, "ping, mean of 10"),
     ("vpc.rate", "network", "... one connection", "MB/s", None, "8 MB"),
     ("wg.ping", "network", "through the tunnel to a VM: round trip", "ms", None, "ping, mean of 10"),
@@ -194,7 +202,7 @@ RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("width.cpu.rati
           ("git.push.big.ratio", "git.push.big.pando", "git.push.big.backend"),
           ("git.push.many.ratio", "git.push.many.pando", "git.push.many.backend"), ("git.search.ratio", "git.search", "git.grep", 1.2, 20),
           ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20), ("run.ratio", "run.second", "run.exec", 1, 150)]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "many": "as many as the machine holds", "cluster": "another node", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "many": "as many as the machine holds", "cluster": "another node", "fork": "fork", "pty": "terminals", "code": "code interpreter", "deploy": "deployments, small VMs", "network": "the way to a VM",
             "edge": "the edge beside others, TLS and keep-alive",
             "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "page": "the dashboard in Chromium", "beside": "beside them"}
 

@@ -25,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests/e2e")]
 import harness  # noqa: E402
 import api  # noqa: E402
+import deploy  # noqa: E402
 import figures  # noqa: E402
 import inside  # noqa: E402
 import kinds  # noqa: E402
@@ -38,7 +39,7 @@ import width  # noqa: E402
 from floor import Floor  # noqa: E402
 
 ROUND = live.ROUND + kinds.ROUND
-WIDTH = ["width", "many", "elsewhere"]  # with servers of their own
+OWN = ["width", "many", "elsewhere", "deploy"]  # with servers of their own
 RESULTS = os.path.join(HERE, "results")
 ROUNDS, ROUNDS_QUICK = 10, 3
 BUSY_LIMIT = 0.10   # of all cores, by others, before a warning
@@ -207,7 +208,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in ROUND] + ["idle", "private", "sizes", "inside"] + WIDTH + api.NAMES
+    names = [name for name, _ in ROUND] + ["idle", "private", "sizes", "inside"] + OWN + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")
@@ -253,7 +254,7 @@ def main():
     record, bench, server, health, width_health, api_size = kinds.Record(), None, None, None, None, None
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
-        if set(a.wanted) - set(api.NAMES + WIDTH):
+        if set(a.wanted) - set(api.NAMES + OWN):
             server = harness.Server(env={**size, **private.ENV, "PANDO_LOG": "debug", "PANDO_BLANKS": "10"},
                                     data_dir=os.path.join(work, "bench"))
             if os.path.exists(server.log_path):
@@ -275,6 +276,13 @@ def main():
                 width_health = part.run(record, min(a.rounds, width.ROUNDS_MAX), size, work, say)
             except Exception as e:
                 record.failures.append({"kind": name, "why": f"{type(e).__name__}: {e}"})
+                traceback.print_exc()
+        if "deploy" in a.wanted:
+            try:
+                say("deployments ...")
+                health = health or deploy.run(record, min(a.rounds, deploy.ROUNDS_MAX), work, say)
+            except Exception as e:
+                record.failures.append({"kind": "deploy", "why": f"{type(e).__name__}: {e}"})
                 traceback.print_exc()
         health = health or width_health
         if "many" in a.wanted:

@@ -45,6 +45,25 @@ static int create(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
+static int call(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	json_t *body =
+	        json_pack("{s:s, s:s, s:s*, s:s*, s:s*}", "cron", a->arg[0], "deploymentId",
+	                  a->arg[1], "path", a->opt[0], "name", a->opt[1], "timezone", a->opt[2]);
+	json_t *made;
+	int r;
+
+	if (a->opt[3])
+		json_object_set_new(body, "retries", json_integer(a->num[3]));
+	r = cli_call(c, "POST", "/v1/cron/schedules", body, &reply);
+	made = json_object_get(reply, "schedule");
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s, next at %s", cli_str(made, "id"),
+		        cli_str(made, "nextRunAt"));
+	return r;
+}
+
 static int list(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
@@ -111,6 +130,11 @@ static const struct cli_verb verbs[] = {
 	    { "timezone", "ZONE", "such as Europe/Berlin; UTC if absent" },
 	    { "retries", "N", "attempts after one that failed", 0, CLI_NUMBER, .min = 0, .max = 10 } },
 	  .examples = "pando cron create '30 8 * * mon-fri' report.ts --timezone Europe/Berlin # each working day\n" },
+	{ "call", "CRON DEPLOYMENT", "send a deployment a POST at the times of a cron expression", call,
+	  { { "path", "PATH", "such as /tick; / if absent" },
+	    { "name", "NAME", "its name" },
+	    { "timezone", "ZONE", "such as Europe/Berlin; UTC if absent" },
+	    { "retries", "N", "attempts after one that failed", 0, CLI_NUMBER, .min = 0, .max = 10 } } },
 	{ "list", "", "schedules, and the share that succeeded in the last day", list },
 	{ "pause", "SCHEDULE", "execute nothing until it is resumed", pause_it },
 	{ "resume", "SCHEDULE", "from its next time on", resume },

@@ -39,6 +39,8 @@
 	X(webhook) \
 	X(script) \
 	X(cron) \
+	X(deploy) \
+	X(deployment) \
 	X(mcp) \
 	X(login) \
 	X(logout) \

@@ -203,6 +203,23 @@ static int webhooks_start(struct app *a, struct err *err)
 	return webhooks_open(&wc, a->store, &a->webhooks, err);
 }
 
+static int serverless_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct serverless_conf sc = { .store = a->store,
+		                      .vmm = a->vmm,
+		                      .builder = a->builder,
+		                      .logs = a->logs,
+		                      .deploy = { .deployments = c->deployments,
+		                                  .instances = c->deploy_instances,
+		                                  .account_instances = c->deploy_account_instances,
+		                                  .requests = c->deploy_requests,
+		                                  .idle_s = c->deploy_idle_s,
+		                                  .wait_ms = c->edge_wait_s * 1000 } };
+
+	return serverless_new(&sc, &a->serverless, err);
+}
+
 static int ports_start(struct app *a, struct err *err)
 {
 	struct ports_conf pc = { .range = a->conf.port_range,
@@ -213,6 +230,7 @@ static int ports_start(struct app *a, struct err *err)
 
 	if (r == 0)
 		front_ports(a->front, a->ports);
+	front_serverless(a->front, a->serverless);
 	return r;
 }
 
@@ -342,8 +360,7 @@ static int app_start(struct app *a, struct err *err)
 	access_log(a, "the access log is not read", access_load);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = serverless_new(&(struct serverless_conf){ a->store, a->vmm, a->builder },
-	                        &a->serverless, err)) < 0 ||
+	    (r = serverless_start(a, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), a->peers, &a->front,
 	                   err)) < 0 ||
 	    (r = ports_start(a, err)) < 0 || (r = secrets_settle(a->secrets, err)) < 0 ||

@@ -63,6 +63,7 @@ static void put_way(struct buf *b, const struct edgew_way *w)
 	buf_put_u8(b, w->kind);
 	buf_put_u8(b, w->look);
 	buf_put_u8(b, w->speaks);
+	buf_put_u8(b, w->many);
 	buf_put_u16(b, w->port);
 	buf_put_u32(b, w->tally);
 	buf_put_u32(b, w->names);
@@ -140,6 +141,10 @@ int edgew_encode(const struct edgew_msg *m, struct buf *out, struct err *err)
 		buf_put_u32(out, m->lines.lost);
 		buf_put_blob(out, m->lines.v.p, m->lines.v.n);
 	}
+	if (d->fields & EF_TICKET)
+		buf_put_u64(out, m->ticket);
+	if (d->fields & EF_WAITING)
+		buf_put_u32(out, m->waiting);
 	if (out->failed)
 		return err_set(err, -ENOMEM, "%s: out of memory", d->name);
 	if (out->len > EDGEW_MSG_MAX)
@@ -186,8 +191,9 @@ static int get_way(struct rd *c, struct edgew_way *w)
 {
 	if (rd_u8(c, &w->kind) < 0 || w->kind >= EDGEW_WAY_KINDS || rd_u8(c, &w->look) < 0 ||
 	    w->look >= EDGEW_LOOKS || rd_u8(c, &w->speaks) < 0 || w->speaks >= EDGEW_SPEAKS ||
-	    rd_u16(c, &w->port) < 0 || rd_u32(c, &w->tally) < 0 || w->tally >= EDGEW_TALLIES ||
-	    rd_u32(c, &w->names) < 0 || rd_u32(c, &w->vm) < 0 || rd_u64(c, &w->cert) < 0 ||
+	    rd_u8(c, &w->many) < 0 || w->many > 1 || rd_u16(c, &w->port) < 0 ||
+	    rd_u32(c, &w->tally) < 0 || w->tally >= EDGEW_TALLIES || rd_u32(c, &w->names) < 0 ||
+	    rd_u32(c, &w->vm) < 0 || rd_u64(c, &w->cert) < 0 ||
 	    rd_str(c, w->place, sizeof(w->place)) < 0)
 		return -EBADMSG;
 	return rd_str(c, w->instance, sizeof(w->instance));
@@ -245,7 +251,9 @@ static int get_fields(struct rd *c, unsigned fields, struct edgew_msg *m)
 	    ((fields & EF_STATS) && get_stats(c, &m->stats) < 0) ||
 	    ((fields & EF_VERSION) && rd_u32(c, &m->version) < 0) ||
 	    ((fields & EF_GUEST) && get_guest(c, &m->guest) < 0) ||
-	    ((fields & EF_LINES) && get_lines(c, m) < 0))
+	    ((fields & EF_LINES) && get_lines(c, m) < 0) ||
+	    ((fields & EF_TICKET) && rd_u64(c, &m->ticket) < 0) ||
+	    ((fields & EF_WAITING) && rd_u32(c, &m->waiting) < 0))
 		return -EBADMSG;
 	return rd_end(c);
 }

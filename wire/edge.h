@@ -16,6 +16,10 @@
  * names that lead nowhere for others. Everything both ends must agree on is listed once, in
  * EDGEW_KINDS; numbers are never reused.
  *
+ * A name may lead to one of several machines ("many"): then OPENED has a ticket, which pando-edge
+ * gives back with DONE when that connection is over, so that pandod knows how many each machine
+ * has. Until then the answer may be checked with the tally in it, which is that of the machine.
+ *
  * A socket of its own carries the access log to pandod (LINES): what does not fit into it is
  * counted and dropped, so that it holds up neither requests nor questions.
  *
@@ -33,7 +37,7 @@
 struct buf;
 struct err;
 
-#define EDGEW_VERSION 4u
+#define EDGEW_VERSION 5u
 #define EDGEW_FD 3                  /* the control socket in pando-edge */
 #define EDGEW_MSG_MAX (96u << 10)   /* bytes of one packet; fits the default socket buffer */
 #define EDGEW_HOST_SIZE 256         /* of a name, with the NUL */
@@ -74,6 +78,8 @@ enum edgew_field {
 	EF_VERSION = 1 << 10, /* u32 */
 	EF_GUEST = 1 << 11,   /* whose connection it is */
 	EF_LINES = 1 << 12,   /* of the access log */
+	EF_TICKET = 1 << 13,  /* u64; 0: none */
+	EF_WAITING = 1 << 14, /* u32: requests that wait behind this one */
 };
 
 /* Who sends it, and on which kind of socket. */
@@ -90,8 +96,8 @@ enum edgew_from {
 #define EDGEW_KINDS(M)                                                              \
 	M(1,  START,        EDGEW_HOST,      EF_START)                              \
 	M(2,  READY,        EDGEW_EDGE,      EF_VERSION)                            \
-	M(3,  OPEN,         EDGEW_EDGE,      EF_HOST)                               \
-	M(4,  OPENED,       EDGEW_HOST,      EF_RESULT | EF_WAY | EF_FRESH)         \
+	M(3,  OPEN,         EDGEW_EDGE,      EF_HOST | EF_WAITING)                  \
+	M(4,  OPENED,       EDGEW_HOST,      EF_RESULT | EF_WAY | EF_FRESH | EF_TICKET) \
 	M(5,  CERT,         EDGEW_EDGE,      EF_HOST)                               \
 	M(6,  CERTED,       EDGEW_HOST,      EF_RESULT | EF_CERT)                   \
 	M(7,  ENDED,        EDGEW_HOST,      EF_INSTANCE)                           \
@@ -101,7 +107,8 @@ enum edgew_from {
 	M(11, CHALLENGE,    EDGEW_EDGE_LANE, EF_TOKEN)                              \
 	M(12, CHALLENGE_IS, EDGEW_HOST_LANE, EF_TEXT)                               \
 	M(13, GUEST,        EDGEW_HOST,      EF_HOST | EF_GUEST)                    \
-	M(14, LINES,        EDGEW_EDGE_LOG,  EF_LINES)
+	M(14, LINES,        EDGEW_EDGE_LOG,  EF_LINES)                              \
+	M(15, DONE,         EDGEW_EDGE,      EF_TICKET)
 /* clang-format on */
 
 #define EDGEW_AS_ENUM(num, NAME, from, fields) EDGEW_##NAME = (num),
@@ -111,6 +118,7 @@ struct edgew_way {
 	uint8_t kind;        /* enum edge_kind */
 	uint8_t look;        /* enum edge_look */
 	uint8_t speaks;      /* enum edge_speaks */
+	uint8_t many;        /* to one of several machines */
 	uint16_t port;       /* in the VM; for messages to its visitors */
 	uint32_t tally;      /* the tally of its VM; 0: it has none */
 	uint32_t names, vm;  /* what the first tally and its VM's had counted before it was true */
@@ -177,7 +185,8 @@ struct edgew_msg {
 	int code; /* 0 or negative errno */
 	unsigned tag;
 	struct edgew_way way;
-	uint32_t fresh_ms;
+	uint32_t fresh_ms, waiting;
+	uint64_t ticket;
 	struct {
 		uint64_t number;
 		struct edgew_blob key, chain[EDGEW_CHAIN_MAX];

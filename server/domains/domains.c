@@ -137,6 +137,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 			                     .wild = *r->m.domain == '*' };
 		memcpy(ret->account, r->m.account, sizeof(ret->account));
 		memcpy(ret->vm, r->m.vm, sizeof(ret->vm));
+		memcpy(ret->deployment, r->m.deployment, sizeof(ret->deployment));
 	}
 	rwlock_unlock(&d->lock);
 	return r ? 0 : -ENOENT;
@@ -336,16 +337,13 @@ int domains_may_map(struct domains *d, const char *account, const char *domain, 
 	return r < 0 ? r : check_name(d, account, name, ownership, err);
 }
 
-static int map_name(struct domains *d, const char *account, const char *domain, const char *vm,
-                    uint32_t port, enum domain_speaks speaks, struct store_mapping *ret,
-                    struct err *err)
+/* m: what it is to lead to. */
+static int map_name(struct domains *d, const char *account, const char *domain,
+                    struct store_mapping m, struct store_mapping *ret, struct err *err)
 {
-	struct store_mapping m = { .port = port, .speaks = speaks, .created_ms = clock_wall_ms() };
 	int r;
 
-	if (port < 1 || port > 65535)
-		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-		               "'vmPort' must be a number from 1 to 65535");
+	m.created_ms = clock_wall_ms();
 	if ((r = domain_normal(domain, true, m.domain, err)) < 0)
 		return r;
 	LOCK_SCOPE(&d->change);
@@ -353,7 +351,6 @@ static int map_name(struct domains *d, const char *account, const char *domain, 
 		return r;
 	id_make("map-", m.id);
 	snprintf(m.account, sizeof(m.account), "%s", account);
-	snprintf(m.vm, sizeof(m.vm), "%s", vm);
 	if ((r = store_mapping_put(d->store, &m, ret, err)) < 0)
 		return r;
 	return reload(d, err);
@@ -363,8 +360,27 @@ int domains_map(struct domains *d, const char *account, const char *domain, cons
                 uint32_t port, enum domain_speaks speaks, struct store_mapping *ret,
                 struct err *err)
 {
-	int r = map_name(d, account, domain, vm, port, speaks, ret, err);
+	struct store_mapping m = { .port = port, .speaks = speaks };
+	int r;
 
+	if (port < 1 || port > 65535)
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
+		               "'vmPort' must be a number from 1 to 65535");
+	snprintf(m.vm, sizeof(m.vm), "%s", vm);
+	r = map_name(d, account, domain, m, ret, err);
+	if (r >= 0 && d->mapped)
+		d->mapped(d->ctx);
+	return r;
+}
+
+int domains_map_deployment(struct domains *d, const char *account, const char *domain,
+                           const char *deployment, struct store_mapping *ret, struct err *err)
+{
+	struct store_mapping m = { .speaks = DOMAIN_HTTP1 };
+	int r;
+
+	snprintf(m.deployment, sizeof(m.deployment), "%s", deployment);
+	r = map_name(d, account, domain, m, ret, err);
 	if (r >= 0 && d->mapped)
 		d->mapped(d->ctx);
 	return r;

@@ -56,6 +56,9 @@ int domains_may_map(struct domains *d, const char *account, const char *domain, 
 int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
                 uint32_t port, enum domain_speaks speaks, struct store_mapping *ret,
                 struct err *err);
+/* The same for a deployment. */
+int domains_map_deployment(struct domains *d, const char *account, const char *domain,
+                           const char *deployment, struct store_mapping *ret, struct err *err);
 /* Names for a VM that was just created: all of them, or the VM is deleted. */
 struct domain_wish {
 	char domain[DOMAIN_SIZE];
@@ -72,7 +75,8 @@ int domains_wildcard(struct domains *d, const char *account, const char *domain,
 /* ---- for the edge: from memory, never blocks ---- */
 struct domains_way {
 	char account[ACCOUNT_SIZE];
-	char vm[ID_SIZE];
+	char vm[ID_SIZE];         /* or "" and */
+	char deployment[ID_SIZE]; /* a deployment: to one of its instances */
 	uint16_t port;
 	bool custom; /* below a verified domain, not a preview name */
 	bool wild;   /* by the mapping of "*" in place of its first label */

@@ -44,6 +44,12 @@ struct edge_target {
 	uint16_t port;
 	bool h2c, raw;     /* EDGE_H2C, EDGE_TLS; neither: EDGE_HTTP1 */
 	unsigned fresh_ms; /* set by ops->open(): how long its programs may still be starting */
+	/* The name leads to one of several machines: each request has a connection of its own,
+	 * open() chooses the machine, and is told how many more requests wait. */
+	bool many;
+	unsigned waiting;
+	uint64_t ticket;  /* set by open(): to be given back with done(); 0: none */
+	uint32_t mark[2]; /* set by open(): by these look() knows whether the machine has ended */
 	/* EDGE_ADDR: a field ("Name: value\r\n") by which it knows our requests; outlives the edge.
 	 * NULL: none */
 	const char *field;
@@ -81,6 +87,9 @@ struct edge_ops {
 	 * there yet; *t is filled in all the same.
 	 */
 	int (*open)(void *ctx, struct edge_target *t, int *ret_fd, struct err *err);
+	/* The connection with that ticket is over; from any thread. May be NULL if there are none.
+	 */
+	void (*done)(void *ctx, uint64_t ticket);
 	/* Gives the TLS connection a certificate for that name ("": none was asked for); must not
 	 * block. -EAGAIN: cert_make() has to get it first. */
 	int (*cert)(void *ctx, const char *name, SSL *ssl);

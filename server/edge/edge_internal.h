@@ -44,6 +44,7 @@
 #define EDGE_RETRY_MIN_MS 20   /* before the first retry; then doubled, */
 #define EDGE_RETRY_MAX_MS 500  /* up to */
 #define EDGE_REDIAL_MIN_MS 100 /* a program does not accept; doubled, up to EDGE_RETRY_MAX_MS */
+#define EDGE_QUEUE_MAX 1024    /* requests that wait for a name that leads to several machines */
 #define EDGE_RETRY_STEP_MS 10  /* least time between two searches for exchanges to retry */
 #define EDGE_LOG_MS 100        /* lines of the access log wait for so long, to go together */
 #define EDGE_TICK_MS 500       /* precision of deadlines */
@@ -324,6 +325,16 @@ struct edge {
 	atomic_uint_fast64_t connections, requests, refused, woken;
 	atomic_uint open;
 };
+
+/* Gives back the ticket that a target may have. */
+static inline void edge_give_back(struct edge *e, struct edge_target *t)
+{
+	uint64_t ticket = t->ticket;
+
+	t->ticket = 0;
+	if (ticket)
+		e->ops.done(e->ops.ctx, ticket);
+}
 
 /* ---- loop.c ---- */
 int worker_open(struct worker *w, struct err *err);

@@ -278,6 +278,7 @@ static void take_told(struct worker *w)
 			opener_connected(w->e->opener, o->line);
 		if (o->fd >= 0)
 			close(o->fd);
+		edge_give_back(w->e, &o->t);
 		free(o);
 		o = next;
 	}
@@ -490,6 +491,7 @@ void worker_close(struct worker *w)
 		w->opened = o->next;
 		if (o->fd >= 0)
 			close(o->fd);
+		edge_give_back(w->e, &o->t);
 		free(o);
 	}
 	while (w->minted) {

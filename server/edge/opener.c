@@ -47,6 +47,7 @@ struct group {
 	char vm[ID_SIZE];
 	bool taken;
 	struct line *lines; /* owned; the next one to be served first */
+	unsigned n_asks;
 };
 
 struct opener {
@@ -141,13 +142,14 @@ static struct ask *pop(struct opener *o, struct group *g, bool all) REQUIRES(&o-
 		l->last = NULL;
 	l->connecting++;
 	o->n_asks--;
+	g->n_asks--;
 	line_unlink(l);
 	line_append(l);
 	return a;
 }
 
 /* Frees the ask; its place in the line goes along with the socket, if there is one. */
-static void tell(struct opener *o, struct ask *a, int fd_consume, const struct edge_target *t,
+static void tell(struct opener *o, struct ask *a, int fd_consume, struct edge_target *t,
                  const struct err *err) REQUIRES(&o->lock)
 {
 	struct opened *d = calloc(1, sizeof(*d));
@@ -164,6 +166,7 @@ static void tell(struct opener *o, struct ask *a, int fd_consume, const struct e
 		if (fd_consume >= 0)
 			close(fd_consume);
 		fd_consume = -1;
+		edge_give_back(o->e, t);
 		free(d);
 	}
 	if (fd_consume < 0)
@@ -182,6 +185,7 @@ static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 		struct err err = { 0 };
 		int fd = -1, r;
 
+		t.waiting = g->n_asks;
 		mutex_unlock(&o->lock);
 		r = o->e->ops.open(o->e->ops.ctx, &t, &fd, &err);
 		if (r < 0 && !err.code)
@@ -189,8 +193,8 @@ static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 		mutex_lock(&o->lock);
 		tell(o, a, r < 0 ? -1 : fd, &t, &err);
 		/* The others would fail for the same reason: tells those that have come meanwhile.
-		 */
-		while (r < 0 && (a = pop(o, g, /* all= */ true)))
+		 * But who has waited too long for a place says nothing of those behind it. */
+		while (r < 0 && !(t.many && r == -ETIMEDOUT) && (a = pop(o, g, /* all= */ true)))
 			tell(o, a, -1, &t, &err);
 	}
 	g->taken = false;
@@ -286,6 +290,8 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t clien
 	g = group_of(o, t->vm);
 	if (!g)
 		return -ENOMEM;
+	if (t->many && g->n_asks >= EDGE_QUEUE_MAX)
+		return -EAGAIN;
 	l = line_of(g, client);
 	if (!l) {
 		drop_group_if_empty(o, g);
@@ -297,6 +303,7 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t clien
 	else
 		l->first = a;
 	l->last = a;
+	g->n_asks++;
 	o->n_asks++;
 	if (!g->taken)
 		need_thread(o);
@@ -324,6 +331,7 @@ void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint
 	if (l->last == a)
 		l->last = prev;
 	o->n_asks--;
+	g->n_asks--;
 	free(a);
 	drop_line_if_empty(o, l);
 }

@@ -87,6 +87,7 @@ void up_close(struct up *u)
 		return;
 	u->dead = true;
 	up_give_place(u);
+	edge_give_back(w->e, &u->t);
 	if (u->x)
 		u->x->up = NULL;
 	u->x = NULL;
@@ -177,7 +178,8 @@ void up_release(struct up *u)
 
 	if (u->dead)
 		return;
-	if (!x || w->n_pool >= EDGE_UP_POOL_MAX || !(u->t.h2c ? up2_rest(u) : reusable(u))) {
+	if (!x || u->t.many || w->n_pool >= EDGE_UP_POOL_MAX ||
+	    !(u->t.h2c ? up2_rest(u) : reusable(u))) {
 		up_close(u);
 		return;
 	}

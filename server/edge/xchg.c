@@ -205,9 +205,16 @@ static void refuse_silent(struct xchg *x)
 
 static void refuse_starting(struct xchg *x)
 {
-	xchg_refuse(x, 503, ERR_VM_STARTING, "The VM is starting",
-	            "The VM behind this name was asleep and is being started. Try again in a "
-	            "moment; this page does so by itself.");
+	if (x->t.many)
+		xchg_refuse(
+		        x, 503, ERR_DEPLOYMENT_BUSY, "All instances are busy",
+		        "Every instance of the deployment behind this name has as many requests "
+		        "as it may, and no more may be started. Try again in a moment.");
+	else
+		xchg_refuse(
+		        x, 503, ERR_VM_STARTING, "The VM is starting",
+		        "The VM behind this name was asleep and is being started. Try again in a "
+		        "moment; this page does so by itself.");
 }
 
 /* Nothing answered for as long as the request may wait: programs may need longer than that. */
@@ -270,11 +277,12 @@ void xchg_connect(struct xchg *x, struct opened *o)
 	if (fl >= 0)
 		(void)fcntl(o->fd, F_SETFL, fl | O_NONBLOCK);
 	if (guard_fd(w->e->guard, o->fd))
-		u = up_new(w, &x->t, TAKE_FD(o->fd));
+		u = up_new(w, &o->t, TAKE_FD(o->fd));
 	if (!u) {
 		refuse_busy(x);
 		return;
 	}
+	o->t.ticket = 0; /* the connection's from now on */
 	u->line = TAKE_PTR(o->line);
 	x->state = X_CONNECTING;
 	if (!x->dialled)
@@ -319,7 +327,7 @@ static void find_way(struct xchg *x, bool pool)
 		x->was_asleep = true;
 		atomic_fetch_add_explicit(&e->woken, 1, memory_order_relaxed);
 	}
-	if (pool && look == EDGE_RUNNING && !x->upgrade)
+	if (pool && look == EDGE_RUNNING && !x->upgrade && !x->t.many)
 		u = up_take(w, &x->t, idle);
 	if (u) {
 		up_assign(u, x);
@@ -468,6 +476,7 @@ void xchg_opened(struct worker *w, struct opened *o)
 		if (!x->opened_ms || strcmp(x->t.instance, o->t.instance) != 0)
 			x->opened_ms = w->now; /* from here on its programs have so much time */
 		x->t = o->t;
+		x->t.ticket = 0;
 		if (silent)
 			up_refused(x);
 		else
@@ -489,8 +498,12 @@ void xchg_up_failed(struct xchg *x, int error)
 		up_refused(x);
 		return;
 	}
-	if (!connecting && u && u->reused && !u->got_any && x->again_ok && !x->req_begun) {
-		up_close(u); /* it was closed while idle: nobody has seen the request */
+	if (!connecting && u && (u->reused || (u->t.many && !x->refused)) && !u->got_any &&
+	    x->again_ok && !x->req_begun) {
+		/* It was closed while idle, and nobody has seen the request; or its machine ended,
+		 * and another one may try once. */
+		x->refused |= u->t.many;
+		up_close(u);
 		find_way(x, false);
 		return;
 	}

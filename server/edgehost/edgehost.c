@@ -146,6 +146,11 @@ int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops
 	return 0;
 }
 
+uint32_t edgehost_mark(const struct edgehost *h, const char *vm)
+{
+	return tally(h, tally_of(h, vm));
+}
+
 void edgehost_stop(struct edgehost *h)
 {
 	if (!h || !h->threaded)

@@ -28,6 +28,13 @@ struct edgehost_way {
 	uint16_t port;
 	enum edge_speaks speaks;
 	unsigned fresh_ms; /* of open() only: how long its programs may still be starting */
+	/* To one of several machines: vm is then what stands for all of them, and open() fills in
+	 * the VM of the one it chose and a ticket, which is given back with done(). */
+	bool many;
+	unsigned waiting;      /* for open(): requests that wait behind this one */
+	char machine[ID_SIZE]; /* the VM; its tally, read by open() before it looked at the VM: */
+	uint32_t mark;
+	uint64_t ticket; /* 0: none */
 	uint64_t cert; /* number of its certificate, which never changes; 0: cert() has to get it */
 };
 
@@ -40,6 +47,8 @@ struct edgehost_ops {
 	/* As edge_ops.open(), by name. */
 	int (*open)(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
 	            struct err *err);
+	/* A connection is over, or never came to be. Must not block. NULL: there are no tickets. */
+	void (*done)(void *ctx, uint64_t ticket);
 	/* Key and certificates of a name, leaf first, as DER with a length before each
 	 * (buf_put_blob()). May block. */
 	int (*cert)(void *ctx, const char *name, struct buf *ret, uint64_t *ret_number,
@@ -83,6 +92,8 @@ int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops
  * Called with the change, before anybody is told of it. From any thread; never blocks.
  */
 void edgehost_changed(struct edgehost *h, const char *vm);
+/* What the counter of that VM says now, for edgehost_way.mark. */
+uint32_t edgehost_mark(const struct edgehost *h, const char *vm);
 /* As edge_ended(). */
 void edgehost_ended(struct edgehost *h, const char *instance);
 /* A guest's connection to a name of this server. */

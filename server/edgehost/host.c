@@ -116,7 +116,8 @@ void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way
 		                   .look = (uint8_t)w->look,
 		                   .port = w->port,
 		                   .cert = w->cert,
-		                   .speaks = (uint8_t)w->speaks };
+		                   .speaks = (uint8_t)w->speaks,
+		                   .many = w->many };
 	if (w->kind != EDGE_VM)
 		return;
 	ret->tally = tally_of(h, w->vm);
@@ -216,6 +217,9 @@ static int take_control(struct edgehost *h, int control, uint64_t gen, struct er
 		h->now = stats_of(&m.stats);
 		return 0;
 	}
+	case EDGEW_DONE:
+		tickets_done(h, m.ticket);
+		return 0;
 	default:
 		r = jobs_add(h, gen, &m);
 		if (r == 0)
@@ -313,7 +317,7 @@ static void take_last_lines(struct edgehost *h)
 		;
 }
 
-static void forget(struct edgehost *h, bool bad)
+static void forget_process(struct edgehost *h, bool bad)
 {
 	take_last_lines(h);
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++) {
@@ -339,6 +343,12 @@ static void forget(struct edgehost *h, bool bad)
 	h->past.woken += h->now.woken;
 	h->now = (struct edge_stats){ 0 };
 	cond_broadcast(&h->cond);
+}
+
+static void forget(struct edgehost *h, bool bad)
+{
+	forget_process(h, bad);
+	tickets_drop(h);
 }
 
 /* It has ended, or has to. */

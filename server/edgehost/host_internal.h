@@ -20,6 +20,7 @@ struct job {
 	uint64_t gen;
 	uint32_t id;
 	bool cert;
+	unsigned waiting;
 	char host[EDGEW_HOST_SIZE];
 };
 
@@ -60,6 +61,9 @@ struct edgehost {
 	unsigned starts GUARDED_BY(lock), ended_badly GUARDED_BY(lock);
 	struct edge_stats past GUARDED_BY(lock), now GUARDED_BY(lock);
 	uint64_t lines_lost GUARDED_BY(lock);
+	/* Tickets of connections that the process has; owned. */
+	uint64_t *tickets GUARDED_BY(lock);
+	size_t n_tickets GUARDED_BY(lock), cap_tickets GUARDED_BY(lock);
 	/* jobs.c */
 	struct job *first GUARDED_BY(lock), *last GUARDED_BY(lock);
 	unsigned n_opens GUARDED_BY(lock), n_certs GUARDED_BY(lock); /* with those under way */
@@ -89,6 +93,14 @@ static inline uint32_t tally(const struct edgehost *h, uint32_t i)
 
 /* log.c: the next packet of lines. 0, or the process has to be ended. */
 int host_lines(struct edgehost *h, struct err *err);
+
+/* tickets.c */
+/* Sends OPENED with a ticket; a process that is not there any more gives it back at once. */
+void tickets_send(struct edgehost *h, uint64_t gen, const struct edgew_msg *m, int fd);
+/* The process says that a connection is over; what it never had is ignored. */
+void tickets_done(struct edgehost *h, uint64_t ticket);
+/* All of them: there is no process any more. */
+void tickets_drop(struct edgehost *h);
 
 /* host.c */
 void *host_main(void *arg); /* the thread */

@@ -23,7 +23,7 @@
 static void do_open(struct edgehost *h, const struct job *j)
 {
 	struct edgew_msg m = { .kind = EDGEW_OPENED, .id = j->id };
-	struct edgehost_way way = { .kind = EDGE_NOWHERE };
+	struct edgehost_way way = { .kind = EDGE_NOWHERE, .waiting = j->waiting };
 	struct err err = { 0 };
 	autofd int fd = -1;
 	int r = h->ops.open(h->ops.ctx, j->host, &way, &fd, &err);
@@ -32,7 +32,14 @@ static void do_open(struct edgehost *h, const struct job *j)
 	m.code = MIN(r, 0);
 	m.tag = r < 0 ? err.tag : ERR_NONE;
 	m.fresh_ms = way.fresh_ms;
-	host_send(h, j->gen, &m, fd);
+	if (!way.ticket) {
+		host_send(h, j->gen, &m, fd);
+		return;
+	}
+	m.ticket = way.ticket;
+	m.way.tally = tally_of(h, way.machine);
+	m.way.vm = way.mark;
+	tickets_send(h, j->gen, &m, fd);
 }
 
 /* Key and chain, each with its length before it, as blobs of the message. */
@@ -143,7 +150,7 @@ int jobs_add(struct edgehost *h, uint64_t gen, const struct edgew_msg *m)
 	j = calloc(1, sizeof(*j));
 	if (!j)
 		return -ENOMEM;
-	*j = (struct job){ .gen = gen, .id = m->id, .cert = cert };
+	*j = (struct job){ .gen = gen, .id = m->id, .cert = cert, .waiting = m->waiting };
 	memcpy(j->host, m->host, sizeof(j->host));
 	if (h->last)
 		h->last->next = j;

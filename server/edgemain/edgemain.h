@@ -35,6 +35,9 @@ int link_call(struct link *l, const struct edgew_msg *question, struct edgew_msg
 /* Without an answer; dropped if the socket is full. */
 void link_tell(struct link *l, const struct edgew_msg *m);
 
+/* Without an answer, and never dropped. From any thread. */
+void link_give(struct link *l, const struct edgew_msg *m);
+
 /* A packet with lines of the access log; -EAGAIN: pandod is behind. From any thread. */
 int link_log(struct link *l, const struct edgew_msg *m);
 

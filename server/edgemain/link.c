@@ -143,6 +143,19 @@ void link_tell(struct link *l, const struct edgew_msg *m)
 	(void)!send(l->control, b.p, b.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+void link_give(struct link *l, const struct edgew_msg *m)
+{
+	autobuf struct buf b = { 0 };
+	struct err err = { 0 };
+	ssize_t n;
+
+	if (edgew_encode(m, &b, &err) < 0)
+		lost(err.msg);
+	do
+		n = send(l->control, b.p, b.len, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+}
+
 int link_log(struct link *l, const struct edgew_msg *m)
 {
 	autobuf struct buf b = { 0 };

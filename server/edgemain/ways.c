@@ -107,6 +107,9 @@ static void set_target(const struct ways *w, const struct edgew_way *way, struct
 	t->port = way->port;
 	t->h2c = way->speaks == EDGE_H2C;
 	t->raw = way->speaks == EDGE_TLS;
+	t->many = way->many;
+	t->ticket = 0;
+	t->mark[0] = t->mark[1] = 0;
 	t->field = t->kind == EDGE_ADDR && *w->field ? w->field : NULL;
 	memcpy(t->vm, way->place, sizeof(t->vm));
 	memcpy(t->instance, way->instance, sizeof(t->instance));
@@ -123,8 +126,13 @@ static void op_route(void *ctx, const char *host, struct edge_target *ret)
 static enum edge_look op_look(void *ctx, struct edge_target *t)
 {
 	struct ways *w = ctx;
-	const struct edgew_way *way = way_of(w, t->host, false);
+	const struct edgew_way *way;
 
+	/* What a counter says may also be about another VM with the same one: then a connection is
+	 * made once more for nothing. */
+	if (t->many && t->mark[0])
+		return tally(w, t->mark[0]) == t->mark[1] ? EDGE_RUNNING : EDGE_GONE;
+	way = way_of(w, t->host, false);
 	if (strcmp(way->place, t->vm) != 0)
 		return EDGE_RUNNING; /* the name leads to another VM by now; nothing is known of
 		                        this */
@@ -132,10 +140,18 @@ static enum edge_look op_look(void *ctx, struct edge_target *t)
 	return (enum edge_look)way->look;
 }
 
+static void op_done(void *ctx, uint64_t ticket)
+{
+	struct ways *w = ctx;
+	struct edgew_msg m = { .kind = EDGEW_DONE, .ticket = ticket };
+
+	link_give(w->link, &m);
+}
+
 static int op_open(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
 {
 	struct ways *w = ctx;
-	struct edgew_msg q = { .kind = EDGEW_OPEN }, a = { 0 };
+	struct edgew_msg q = { .kind = EDGEW_OPEN, .waiting = t->waiting }, a = { 0 };
 	int r;
 
 	snprintf(q.host, sizeof(q.host), "%s", t->host);
@@ -145,6 +161,13 @@ static int op_open(void *ctx, struct edge_target *t, int *ret_fd, struct err *er
 	if (a.way.kind != EDGE_NOWHERE)
 		set_target(w, &a.way, t);
 	t->fresh_ms = a.fresh_ms;
+	if (a.ticket && a.code < 0) /* its descriptor got lost */
+		op_done(w, a.ticket);
+	if (t->many && a.code == 0) {
+		t->ticket = a.ticket;
+		t->mark[0] = a.way.tally;
+		t->mark[1] = a.way.vm;
+	}
 	if (a.code < 0)
 		return err_tag(err, a.code, (enum err_code)a.tag, "pandod: %s", err_name(a.code));
 	return 0;
@@ -275,7 +298,7 @@ static int op_cert_make(void *ctx, const char *name, struct err *err)
 
 struct edge_ops ways_ops(struct ways *w)
 {
-	return (struct edge_ops){ op_route,     op_look,      op_open, op_cert,
+	return (struct edge_ops){ op_route,     op_look,      op_open, op_done, op_cert,
 		                  op_cert_make, op_challenge, op_log,  w };
 }
 

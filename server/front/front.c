@@ -28,6 +28,7 @@
 #include "front/inside.h"
 #include "net/gate.h"
 #include "ports/ports.h"
+#include "serverless/deploy.h"
 #include "store/store_node.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
@@ -68,6 +69,17 @@ static void vm_changed(void *ctx, const char *vm, const char *ended)
 	edgehost_changed(f->edge, vm);
 	if (ended)
 		edgehost_ended(f->edge, ended);
+	if (ended && f->serverless)
+		deploy_vm_ended(f->serverless, vm);
+}
+
+/* A deployment has instances, or none any more. */
+static void awake_changed(void *ctx, const char *id)
+{
+	struct edgehost *e = atomic_load(&((struct front *)ctx)->edge);
+
+	if (e)
+		edgehost_changed(e, id);
 }
 
 /* Names lead elsewhere, or have other certificates. */
@@ -262,6 +274,13 @@ void front_ports(struct front *f, struct ports *p)
 	ports_on_name(p, names_changed, f);
 }
 
+void front_serverless(struct front *f, struct serverless *s)
+{
+	f->serverless = s;
+	if (s)
+		deploy_on_awake(s, awake_changed, f);
+}
+
 void front_deps(struct front *f, struct api_deps *deps)
 {
 	deps->public_ipv4 = f->public.ipv4;
@@ -288,8 +307,8 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edgehost_ops ops = { ways_way,       ways_look, ways_open, ways_cert,
-		                    ways_challenge, ways_line, f };
+	struct edgehost_ops ops = { ways_way,  ways_look,      ways_open, ways_done,
+		                    ways_cert, ways_challenge, ways_line, f };
 	struct gate_here here = { f, ours, enter };
 	struct edge_conf ec = { .tls_fd = -1,
 		                .http_fd = -1,
@@ -367,6 +386,8 @@ void front_stop(struct front *f)
 		return;
 	peers_on_open(f->peers, NULL, NULL);
 	vmm_off_changed(f->vmm, f);
+	if (f->serverless)
+		deploy_on_awake(f->serverless, NULL, NULL);
 	gates_set_here(f->gates, NULL);
 	edgehost_stop(f->edge);
 }

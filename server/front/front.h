@@ -11,6 +11,7 @@ struct front;
 struct gates;
 struct peers;
 struct ports;
+struct serverless;
 struct store;
 struct vmm;
 
@@ -22,6 +23,8 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 void front_refresh(struct front *f);
 /* Says where VMs' own names lead; until ports_on_name() is told otherwise. */
 void front_ports(struct front *f, struct ports *p);
+/* Names of deployments lead nowhere before that. */
+void front_serverless(struct front *f, struct serverless *s);
 /* For the API: */
 void front_deps(struct front *f, struct api_deps *deps);
 /* A wildcard certificate for a verified domain; blocks for as long as ACME takes. */

@@ -19,9 +19,10 @@ struct front {
 	struct vmm *vmm;
 	struct gates *gates;
 	struct access *access;
-	struct ports *ports; /* weak; NULL: none */
-	struct peers *peers; /* weak; NULL: no other nodes */
-	struct zones *zones; /* owned, as are the following */
+	struct ports *ports;           /* weak; NULL: none */
+	struct peers *peers;           /* weak; NULL: no other nodes */
+	struct serverless *serverless; /* weak; NULL: no deployments */
+	struct zones *zones;           /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
 	struct acme *acme;
@@ -43,6 +44,8 @@ extern const char *const ways_own_words[WAYS_OWN_WORDS]; /* below the base domai
 void ways_way(void *ctx, const char *host, struct edgehost_way *ret);
 void ways_look(void *ctx, struct edgehost_way *w);
 int ways_open(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd, struct err *err);
+/* The connection to an instance of a deployment is over. */
+void ways_done(void *ctx, uint64_t ticket);
 /* For the edge of another node, which believes that the VM is here. */
 int ways_open_for_node(void *ctx, const char *host, struct peer_socket *ret, int *ret_fd,
                        struct err *err);

@@ -3,7 +3,8 @@
  * ways.c - where a name leads, whether its VM runs, a connection to it, its certificate, its log
  *
  * All of it is called by threads of the edge, or of another node whose edge was asked for a VM of
- * this one. A VM of another node is reached through peer/.
+ * this one. A VM of another node is reached through peer/; instances of deployments are each node's
+ * own.
  */
 #include "front/front_internal.h"
 
@@ -24,6 +25,7 @@
 #include "front/inside.h"
 #include "front/visit.h"
 #include "ports/ports.h"
+#include "serverless/deploy.h"
 #include "store/store_node.h"
 #include "vm/vm.h"
 
@@ -86,6 +88,11 @@ static void ways_public(struct front *f, const char *host, struct edgehost_way *
 	*ret = (struct edgehost_way){ .cert = certs_number(f->certs, host, mapped) };
 	if (own_name(f, host)) {
 		ret->kind = EDGE_ADDR;
+	} else if (mapped && *way.deployment) {
+		ret->kind = f->serverless ? EDGE_VM : EDGE_NOWHERE;
+		ret->many = true;
+		memcpy(ret->vm, way.deployment, sizeof(ret->vm));
+		snprintf(account, ACCOUNT_SIZE, "%s", way.account);
 	} else if (mapped || vm_name(f, host, &way)) {
 		ret->kind = EDGE_VM;
 		ret->port = way.port;
@@ -148,6 +155,10 @@ void ways_look(void *ctx, struct edgehost_way *w)
 	struct vm_info v;
 
 	w->look = EDGE_GONE;
+	if (w->many) {
+		w->look = deploy_awake(f->serverless, w->vm) ? EDGE_RUNNING : EDGE_ASLEEP;
+		return;
+	}
 	if (vmm_get(f->vmm, NULL, w->vm, &v, NULL) < 0) {
 		p = place_of_vm(f->peers, w->vm, &err);
 		if (p.kind == PLACE_NODE)
@@ -168,6 +179,38 @@ void ways_look(void *ctx, struct edgehost_way *w)
 	default:
 		w->look = EDGE_ASLEEP;
 	}
+}
+
+static uint32_t mark_of(void *ctx, const char *vm)
+{
+	struct front *f = ctx;
+
+	return edgehost_mark(f->edge, vm);
+}
+
+/* To an instance of a deployment, which may have to be started first. */
+static int open_many(struct front *f, unsigned waiting, struct edgehost_way *ret, int *ret_fd,
+                     struct err *err)
+{
+	struct deploy_way w;
+	int r = deploy_open(f->serverless, ret->vm, waiting, mark_of, f, &w, err);
+
+	if (r < 0)
+		return r;
+	ret->look = EDGE_RUNNING;
+	ret->ticket = w.place.ticket;
+	ret->mark = w.mark;
+	memcpy(ret->machine, w.place.vm, sizeof(ret->machine));
+	memcpy(ret->instance, w.instance, sizeof(ret->instance));
+	*ret_fd = w.fd;
+	return 0;
+}
+
+void ways_done(void *ctx, uint64_t ticket)
+{
+	struct front *f = ctx;
+
+	deploy_done(f->serverless, ticket);
 }
 
 /* A socket of a VM of this node. */
@@ -200,12 +243,15 @@ static int open_vm(struct front *f, const char *account, struct edgehost_way *re
 int ways_open(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd, struct err *err)
 {
 	struct front *f = ctx;
+	unsigned waiting = ret->waiting;
 	char account[ACCOUNT_SIZE];
 	struct peer_socket s;
 	struct place p;
 	int r;
 
 	find(f, host, ret, account);
+	if (ret->many && ret->kind == EDGE_VM)
+		return open_many(f, waiting, ret, ret_fd, err);
 	if (ret->kind == EDGE_ADDR)
 		return public_connect(&f->api_addr, f->api_len, CONNECT_MS, ret_fd, err);
 	if (ret->kind != EDGE_VM)
@@ -232,7 +278,7 @@ int ways_open_for_node(void *ctx, const char *host, struct peer_socket *ret, int
 	int r;
 
 	find(f, host, &way, account);
-	if (way.kind != EDGE_VM)
+	if (way.kind != EDGE_VM || way.many)
 		return err_set(err, -ENOENT, "'%s' leads to no VM", host);
 	if (place_of_vm(f->peers, way.vm, err).kind != PLACE_HERE)
 		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
@@ -292,7 +338,8 @@ void ways_line(void *ctx, const char *vm, const struct edge_line *l)
 	struct access_line a;
 	char name[DOMAIN_SIZE];
 
-	if (!log_of(f, l->host, &way, name) || strcmp(way.vm, vm) != 0)
+	if (!log_of(f, l->host, &way, name) ||
+	    strcmp(*way.deployment ? way.deployment : way.vm, vm) != 0)
 		return;
 	visit_line(vm, l, &a);
 	access_add(f->access, way.account, name, &a);

@@ -76,9 +76,9 @@ void reply_header(struct reply *res, const char *name, const char *value)
 	snprintf(res->headers[res->n_headers++].value, REPLY_HEADER_SIZE, "%s", value);
 }
 
-void reply_field(struct reply *res, const char *name, const char *value)
+int reply_field(struct reply *res, const char *name, const char *value)
 {
-	MHD_add_response_header(res->stream, name, value);
+	return MHD_add_response_header(res->stream, name, value) == MHD_YES ? 0 : -EINVAL;
 }
 
 void reply_warn(struct request *req, struct reply *res, const char *text)

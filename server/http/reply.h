@@ -47,8 +47,8 @@ int reply_static(struct reply *res, const char *type, const void *p, size_t n, s
 int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err);
 /* For any reply, including errors. name: static storage. */
 void reply_header(struct reply *res, const char *name, const char *value);
-/* A field of a reply that is bytes or a stream already. */
-void reply_field(struct reply *res, const char *name, const char *value);
+/* Any field, of a reply that is bytes already; both are copied. -EINVAL: not a field. */
+int reply_field(struct reply *res, const char *name, const char *value);
 /* Tells the client something that is no error, in a header, and the log; cut when it is long. */
 void reply_warn(struct request *req, struct reply *res, const char *text);
 /* Adds a member to the body of the error that the handler is about to return. */

@@ -212,6 +212,34 @@ const char *request_header(struct request *req, const char *name)
 	return lookup(req, VALUE_HEADER, name);
 }
 
+struct each {
+	bool (*fn)(void *ctx, const char *name, const char *value);
+	void *ctx;
+};
+
+static enum MHD_Result one_header(void *ctx, enum MHD_ValueKind kind, const char *name,
+                                  const char *value)
+{
+	const struct each *e = ctx;
+
+	return e->fn(e->ctx, name, value ? value : "") ? MHD_YES : MHD_NO;
+}
+
+void request_headers(struct request *req,
+                     bool (*fn)(void *ctx, const char *name, const char *value), void *ctx)
+{
+	struct each e = { fn, ctx };
+
+	if (req->conn) {
+		MHD_get_connection_values(req->conn, MHD_HEADER_KIND, one_header, &e);
+		return;
+	}
+	for (size_t i = 0; i < req->n_values; i++)
+		if (req->values[i].kind == VALUE_HEADER &&
+		    !fn(ctx, req->values[i].name, req->values[i].value))
+			return;
+}
+
 const char *request_arg(const struct request *req, const char *param)
 {
 	const struct route *route = req->match.route;

@@ -96,6 +96,9 @@ struct request {
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
 const char *request_arg(const struct request *req, const char *param);
 const char *request_header(struct request *req, const char *name);
+/* Each header field of the request; fn returns false to stop. */
+void request_headers(struct request *req,
+                     bool (*fn)(void *ctx, const char *name, const char *value), void *ctx);
 /* Decoded query value; NULL when absent. Caller frees *ret. -EINVAL for bad encoding. */
 int request_query(struct request *req, const char *name, char **ret, struct err *err);
 int request_query_u32(struct request *req, const char *name, uint32_t max, uint32_t *ret,

@@ -20,6 +20,7 @@ static const struct {
 	const size_t *n;
 } groups[] = { { mcp_vm_tools, &mcp_n_vm_tools },
 	       { mcp_net_tools, &mcp_n_net_tools },
+	       { mcp_deploy_tools, &mcp_n_deploy_tools },
 	       { mcp_git_tools, &mcp_n_git_tools } };
 
 int mcp_translate_query(struct request *req, json_t *args, struct err *err)

@@ -43,6 +43,8 @@ enum metric_service { LABEL_PUSH, LABEL_FETCH };
 enum metric_direction { LABEL_IN, LABEL_OUT };
 enum metric_delivery { LABEL_DELIVERED, LABEL_RETRIED, LABEL_FAILED };
 enum metric_forward { LABEL_FORWARD_WHOLE, LABEL_FORWARD_STREAM };
+enum metric_place { LABEL_WARM, LABEL_COLD, LABEL_REFUSED };
+enum metric_start { LABEL_START_OK, LABEL_START_FAILED };
 enum metric_object { LABEL_OBJECT_OK, LABEL_OBJECT_RETRIED, LABEL_OBJECT_FAILED };
 
 #define METRIC_BUCKETS 16   /* upper bounds; one more is +Inf */

@@ -24,6 +24,7 @@
 #include "base/utf8.h"
 #include "hook/hook.h"
 #include "serverless/cron.h"
+#include "serverless/deploy.h"
 #include "serverless/serverless_internal.h"
 #include "vm/vmm.h"
 
@@ -31,6 +32,7 @@
 #define THREADS 4
 #define RETRY_MS \
 	INT64_C(30000) /* before the second attempt; twice as long before each further one */
+#define CALL_MS 280000 /* for a deployment to answer */
 #define RETRY_MAX_MS INT64_C(3600000)
 
 struct cron_job {
@@ -98,7 +100,23 @@ static int put_payload(struct store_schedule *sch, const json_t *payload, struct
 	return 0;
 }
 
-static int apply(struct store_schedule *sch, const struct schedule_change *c, struct err *err)
+/* It calls a deployment from now on, and runs no script. */
+static int put_deployment(struct serverless *s, struct store_schedule *sch, const char *id,
+                          struct err *err)
+{
+	AUTO(store_deploy_done) struct store_deploy row = { 0 };
+	int r = store_deploy_get(s->conf.store, sch->account, id, &row, err);
+
+	if (r < 0)
+		return r;
+	snprintf(sch->deployment, sizeof(sch->deployment), "%s", id);
+	free(sch->run);
+	sch->run = strdup("");
+	return sch->run ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int apply(struct serverless *s, struct store_schedule *sch, const struct schedule_change *c,
+                 struct err *err)
 {
 	int64_t next;
 	int r;
@@ -109,8 +127,13 @@ static int apply(struct store_schedule *sch, const struct schedule_change *c, st
 	    (r = put_text(sch->timezone, sizeof(sch->timezone), "timezone", c->timezone, err)) <
 	            0 ||
 	    (c->payload && (r = put_payload(sch, c->payload, err)) < 0) ||
-	    (c->run && (r = put_run(sch, c->run, err)) < 0))
+	    (c->run && (r = put_run(sch, c->run, err)) < 0) ||
+	    (c->deployment && (r = put_deployment(s, sch, c->deployment, err)) < 0))
 		return r;
+	if (c->run)
+		sch->deployment[0] = '\0';
+	if (*sch->path && *sch->path != '/')
+		return err_tag(err, -EINVAL, TAG, "'path' must begin with '/'");
 	if (c->retries > CRON_RETRIES_MAX)
 		return err_tag(err, -EINVAL, TAG, "'retries' is at most %d", CRON_RETRIES_MAX);
 	if (c->retries >= 0)
@@ -133,13 +156,16 @@ int schedule_create(struct serverless *s, const char *account, const struct sche
 	struct store_schedule sch = { .active = true, .created_ms = clock_wall_ms() };
 	int r;
 
-	if (!c->cron || !c->run)
-		return err_tag(err, -EINVAL, TAG, "'%s' is missing", c->cron ? "run" : "cron");
+	if (!c->cron)
+		return err_tag(err, -EINVAL, TAG, "'cron' is missing");
+	if (!c->run == !c->deployment)
+		return err_tag(err, -EINVAL, TAG,
+		               "either 'run' or 'deploymentId' is needed, and not both");
 	id_make("sch-", sch.id);
 	snprintf(sch.account, sizeof(sch.account), "%s", account);
 	snprintf(sch.timezone, sizeof(sch.timezone), "UTC");
 	sch.payload = strdup("{}");
-	r = sch.payload ? apply(&sch, c, err) : err_set(err, -ENOMEM, "out of memory");
+	r = sch.payload ? apply(s, &sch, c, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = store_schedule_add(s->conf.store, &sch, err);
 	if (r < 0) {
@@ -158,7 +184,8 @@ int schedule_change(struct serverless *s, const char *account, const char *id,
 	int r;
 
 	if ((r = store_schedule_get(s->conf.store, account, id, &sch, err)) < 0 ||
-	    (r = apply(&sch, c, err)) < 0 || (r = store_schedule_put(s->conf.store, &sch, err)) < 0)
+	    (r = apply(s, &sch, c, err)) < 0 ||
+	    (r = store_schedule_put(s->conf.store, &sch, err)) < 0)
 		return r;
 	crew_wake(s->cron);
 	return 0;
@@ -200,6 +227,31 @@ static int settle(struct serverless *s, struct store_execution *x, bool ok, cons
 	return store_cron_done(s->conf.store, x, &a, err);
 }
 
+/* A POST with the payload; any status below 400 is a success. */
+static int call(struct serverless *s, struct cron_job *job, struct err *err)
+{
+	AUTO(deploy_answer_done) struct deploy_answer a = { 0 };
+	char fields[256];
+	struct deploy_call c = { .method = "POST",
+		                 .target = *job->sch.path ? job->sch.path : "/",
+		                 .fields = fields,
+		                 .body = job->sch.payload,
+		                 .body_len = strlen(job->sch.payload),
+		                 .timeout_ms = CALL_MS };
+	int r;
+
+	snprintf(fields, sizeof(fields),
+	         "Content-Type: application/json\r\nUser-Agent: pando-cron\r\n"
+	         "X-Pando-Schedule: %s\r\nX-Pando-Execution: %s\r\n",
+	         job->sch.id, job->x.id);
+	r = deploy_call(s, job->sch.deployment, &c, &a, err);
+	if (r < 0)
+		return r;
+	return a.status < 400
+	               ? 0
+	               : err_set(err, -EIO, "the deployment answered with status %u", a.status);
+}
+
 static int execute(struct serverless *s, struct cron_job *job, struct err *err)
 {
 	AUTO(run_conf_done) struct run_conf conf = { 0 };
@@ -225,8 +277,9 @@ static void work(void *ctx, void *p)
 	struct serverless *s = ctx;
 	struct cron_job *job = p;
 	struct err err = { 0 }, late = { 0 };
-	int r = job->sch.run ? execute(s, job, &err)
-	                     : err_set(&err, -ENOENT, "the schedule was deleted");
+	int r = !job->sch.run          ? err_set(&err, -ENOENT, "the schedule was deleted")
+	        : *job->sch.deployment ? call(s, job, &err)
+	                               : execute(s, job, &err);
 
 	if (settle(s, &job->x, r == 0, r < 0 ? err.msg : "", &late) < 0)
 		log_warn("cron: the result of execution %s is not kept: %s", job->x.id, late.msg);

@@ -26,6 +26,7 @@
 #include "hook/hook.h"
 #include "net/egress.h"
 #include "net/egress_json.h"
+#include "serverless/deploy_internal.h"
 #include "serverless/serverless_internal.h"
 #include "vm/vm.h"
 #include "vm/vmm.h"
@@ -69,7 +70,8 @@ int serverless_new(const struct serverless_conf *c, struct serverless **ret, str
 	if (!s)
 		return err_set(err, -ENOMEM, "serverless: out of memory");
 	s->conf = *c;
-	if ((r = sweep(s, err)) < 0 || (r = cron_start(s, err)) < 0) {
+	if ((r = sweep(s, err)) < 0 || (r = deployer_new(s, err)) < 0 ||
+	    (r = scaler_new(s, err)) < 0 || (r = cron_start(s, err)) < 0) {
 		serverless_free(s);
 		return r;
 	}
@@ -79,16 +81,22 @@ int serverless_new(const struct serverless_conf *c, struct serverless **ret, str
 
 struct serverless *serverless_free(struct serverless *s)
 {
-	if (s)
+	if (s) {
 		crew_close(s->cron);
+		deployer_free(s);
+		scaler_free(s);
+	}
 	free(s);
 	return NULL;
 }
 
 void serverless_end(struct serverless *s)
 {
-	if (s)
-		crew_end(s->cron);
+	if (!s)
+		return;
+	crew_end(s->cron);
+	deployer_end(s);
+	scaler_end(s);
 }
 
 void run_done_free(struct run_done *d)

@@ -12,10 +12,12 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "serverless/deploy.h"
 #include "store/store_cron.h"
 #include "store/store_run.h"
 
 struct builder;
+struct logs;
 struct serverless;
 struct store;
 struct vmm;
@@ -34,6 +36,8 @@ struct serverless_conf {
 	struct store *store; /* these three: weak */
 	struct vmm *vmm;
 	struct builder *builder;
+	struct logs *logs; /* weak; NULL: what instances print is not kept */
+	struct deploy_limits deploy;
 };
 /* Ends what an earlier process left unfinished. */
 int serverless_new(const struct serverless_conf *c, struct serverless **ret, struct err *err);
@@ -94,9 +98,11 @@ struct schedule_change {
 	int64_t retries;                           /* -1: as it is */
 	int active;                                /* -1: as it is */
 	const json_t *payload;                     /* NULL: as it is */
-	const json_t *run; /* {code, and the members of a run's config}; NULL: as it is */
+	const json_t *run;      /* {code, and the members of a run's config}; NULL: as it is */
+	const char *deployment; /* instead of `run`; NULL: as it is */
 };
-/* A new one; "cron" and "run" are needed. -EINVAL BAD_REQUEST. Caller store_schedule_done()s. */
+/* A new one; "cron" and one of "run" and "deployment" are needed. -EINVAL BAD_REQUEST. Caller
+ * store_schedule_done()s. */
 int schedule_create(struct serverless *s, const char *account, const struct schedule_change *c,
                     struct store_schedule *ret, struct err *err);
 int schedule_change(struct serverless *s, const char *account, const char *id,

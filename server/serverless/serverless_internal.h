@@ -14,7 +14,14 @@ struct crew;
 struct serverless {
 	struct serverless_conf conf;
 	struct crew *cron; /* owned; NULL: nothing is scheduled */
+	struct scaler *scaler;
+	struct deployer *deployer; /* both owned */
 };
+
+/* deploy.c */
+int deployer_new(struct serverless *s, struct err *err);
+void deployer_end(struct serverless *s);  /* nobody waits for a build any more */
+void deployer_free(struct serverless *s); /* waits for those that are under way */
 
 /* cron_run.c */
 int cron_start(struct serverless *s, struct err *err);

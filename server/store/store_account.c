@@ -173,6 +173,7 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		 "(SELECT id FROM cron_schedules WHERE account = $1)"),
 		"DELETE FROM cron_executions WHERE account = $1",
 		"DELETE FROM cron_schedules WHERE account = $1",
+		"DELETE FROM deployments WHERE account = $1",
 		"DELETE FROM feed WHERE account = $1",
 		"DELETE FROM feed_marks WHERE account = $1",
 		"DELETE FROM web_sessions WHERE account = $1 OR acting = $1",

@@ -64,7 +64,7 @@ static const struct table attempt_table = {
 
 #define SCHEDULE_COLS                                                                        \
 	"id, account, name, path, cron, timezone, retries, active, created_ms, updated_ms, " \
-	"next_ms, payload, run"
+	"next_ms, payload, run, deployment"
 
 static struct secret_place run_of(const char *id)
 {
@@ -105,6 +105,7 @@ static int read_schedule(struct query *q, struct store_schedule *x, struct err *
 	x->next_ms = query_read_i64(q, 0, INT64_MAX);
 	x->payload = query_read_strdup(q);
 	x->run = query_read_secret(q, run_of(x->id));
+	query_read_text(q, x->deployment, sizeof(x->deployment));
 	if ((r = query_read_end(q, err)) < 0)
 		store_schedule_done(x);
 	return r;
@@ -122,7 +123,7 @@ static int one_schedule(struct query *q, struct store_schedule *ret, const char 
 	return read_schedule(q, ret, err);
 }
 
-/* $1 to $10, in the order of insert and update. */
+/* $1 to $11, in the order of insert and update. */
 static void bind_rest(struct query *q, const struct store_schedule *x)
 {
 	query_bind_text(q, x->name);
@@ -135,6 +136,7 @@ static void bind_rest(struct query *q, const struct store_schedule *x)
 	query_bind_i64(q, x->next_ms);
 	query_bind_text(q, x->payload ? x->payload : "");
 	query_bind_secret(q, run_of(x->id), x->run ? x->run : "");
+	query_bind_text(q, x->deployment);
 }
 
 static int insert_schedule(struct store *s, const struct store_schedule *x, struct err *err)
@@ -142,8 +144,9 @@ static int insert_schedule(struct store *s, const struct store_schedule *x, stru
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
 	                    "INSERT INTO cron_schedules (name, path, cron, timezone, retries, "
-	                    "active, updated_ms, next_ms, payload, run, id, account, created_ms) "
-	                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+	                    "active, updated_ms, next_ms, payload, run, deployment, id, account, "
+	                    "created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
+	                    "$12, $13, $14)",
 	                    err);
 
 	if (r < 0)
@@ -180,7 +183,7 @@ static int update_schedule(struct store *s, const struct store_schedule *x, stru
 	        &q, s,
 	        "UPDATE cron_schedules SET name = $1, path = $2, cron = $3, timezone = "
 	        "$4, retries = $5, active = $6, updated_ms = $7, next_ms = $8, payload = "
-	        "$9, run = $10 WHERE id = $11 AND account = $12",
+	        "$9, run = $10, deployment = $11 WHERE id = $12 AND account = $13",
 	        err);
 
 	if (r < 0)

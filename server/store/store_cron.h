@@ -23,6 +23,7 @@
 struct store_schedule {
 	char id[ID_SIZE]; /* "sch-..." */
 	char account[ACCOUNT_SIZE];
+	char deployment[ID_SIZE]; /* "": it is of runs */
 	char name[129], path[1025], cron[257], timezone[65];
 	uint32_t retries;
 	bool active;

@@ -56,6 +56,7 @@ static const struct col mapping_cols[] = {
 	COL_AT(COL_REF, store_mapping, ownership, "ownership"),
 	COL_AT(COL_I64, store_mapping, created_ms, "created_ms"),
 	COL_AT(COL_U32, store_mapping, speaks, "speaks"),
+	COL_AT(COL_TEXT, store_mapping, deployment, "deployment"),
 };
 static const struct table mapping_table = {
 	.name = "domain_mappings",
@@ -227,42 +228,68 @@ int store_domain_wildcard(struct store *s, const char *domain, struct err *err)
 
 /* ---- mappings ---- */
 
-static int vm_there(struct store *s, const struct store_mapping *m, struct err *err)
+/* What it is to lead to. */
+static int target_there(struct store *s, const struct store_mapping *m, struct err *err)
 {
+	bool deployment = *m->deployment;
 	autoquery struct query q = { 0 };
-	int r = query_begin(&q, s, "SELECT 1 FROM vms WHERE id = $1 AND account = $2", err);
+	int r = query_begin(&q, s,
+	                    deployment ? "SELECT 1 FROM deployments WHERE id = $1 AND account = $2"
+	                               : "SELECT 1 FROM vms WHERE id = $1 AND account = $2",
+	                    err);
 
 	if (r < 0)
 		return r;
-	query_bind_text(&q, m->vm);
+	query_bind_text(&q, deployment ? m->deployment : m->vm);
 	query_bind_text(&q, m->account);
 	r = query_step(&q, err);
-	return r ? MIN(r, 0) : err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.60s'", m->vm);
+	if (r)
+		return MIN(r, 0);
+	return deployment ? err_tag(err, -ENOENT, ERR_DEPLOYMENT_NOT_FOUND, "no deployment '%.60s'",
+	                            m->deployment)
+	                  : err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.60s'", m->vm);
 }
 
 static int tell_mapping(struct store *s, const char *type, const struct store_mapping *m,
                         struct err *err)
 {
+	if (*m->deployment)
+		return feed_tell_locked(
+		        s, m->account, type, "", "domain",
+		        json_pack("{s:s, s:s}", "domain", m->domain, "deploymentId", m->deployment),
+		        err);
 	return feed_tell_locked(s, m->account, type, m->vm, "domain",
 	                        json_pack("{s:s, s:s, s:i}", "domain", m->domain, "vmId", m->vm,
 	                                  "vmPort", (int)m->port),
 	                        err);
 }
 
-int mappings_drop_locked(struct store *s, const char *vm, struct err *err)
+static int drop(struct store *s, const char *list, const char *delete, const char *id,
+                struct err *err)
 {
 	void *p = NULL;
 	size_t n = 0;
-	int r = row_list(s, &mapping_table, "WHERE vm = $1 ORDER BY created_ms, domain", &vm, 1, &p,
-	                 &n, err);
+	int r = row_list(s, &mapping_table, list, &id, 1, &p, &n, err);
 	const struct store_mapping *m = p;
 
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = tell_mapping(s, "domain.unmapped", &m[i], err);
 	if (r >= 0 && n)
-		r = run_text(s, "DELETE FROM domain_mappings WHERE vm = $1", &vm, 1, err);
+		r = run_text(s, delete, &id, 1, err);
 	free(p);
 	return r;
+}
+
+int mappings_drop_locked(struct store *s, const char *vm, struct err *err)
+{
+	return drop(s, "WHERE vm = $1 ORDER BY created_ms, domain",
+	            "DELETE FROM domain_mappings WHERE vm = $1", vm, err);
+}
+
+int mappings_drop_deploy_locked(struct store *s, const char *deployment, struct err *err)
+{
+	return drop(s, "WHERE deployment = $1 ORDER BY created_ms, domain",
+	            "DELETE FROM domain_mappings WHERE deployment = $1", deployment, err);
 }
 
 int store_mapping_put(struct store *s, const struct store_mapping *m, struct store_mapping *ret,
@@ -273,7 +300,7 @@ int store_mapping_put(struct store *s, const struct store_mapping *m, struct sto
 	struct err none = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = vm_there(s, m, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = target_there(s, m, err)) < 0)
 		return r;
 	if (row_get(s, &mapping_table, m->domain, &old, &none) == 0) {
 		if (strcmp(old.account, m->account) != 0)

@@ -32,8 +32,9 @@ struct store_mapping {
 	char domain[DOMAIN_SIZE];
 	char id[ID_SIZE]; /* "map-..." */
 	char account[ACCOUNT_SIZE];
-	char vm[ID_SIZE];
-	uint32_t port;
+	char vm[ID_SIZE]; /* "": of a deployment */
+	char deployment[ID_SIZE];
+	uint32_t port;           /* of the VM */
 	uint32_t speaks;         /* enum domain_speaks */
 	char ownership[ID_SIZE]; /* of the verified domain above it, or "": a preview name */
 	int64_t created_ms;
@@ -64,7 +65,7 @@ int store_domain_wildcard(struct store *s, const char *domain, struct err *err);
 
 /*
  * Adds a mapping, or changes the account's own mapping of that name. -EEXIST
- * DOMAIN_ALREADY_EXISTS if it is another account's; -ENOENT VM_NOT_FOUND.
+ * DOMAIN_ALREADY_EXISTS if it is another account's; -ENOENT VM_NOT_FOUND, DEPLOYMENT_NOT_FOUND.
  */
 int store_mapping_put(struct store *s, const struct store_mapping *m, struct store_mapping *ret,
                       struct err *err);

@@ -191,6 +191,7 @@ int notes_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
 /* All names that lead to a deleted VM. */
 int mappings_drop_locked(struct store *s, const char *vm, struct err *err);
+int mappings_drop_deploy_locked(struct store *s, const char *deployment, struct err *err);
 /* All DNS records of a domain that changes owners: store_record.c. */
 int records_drop_locked(struct store *s, const char *domain, struct err *err);
 /* Runs a statement whose parameters are all text: number of rows changed, or -errno. */
@@ -266,8 +267,8 @@ extern const char *const audit_migrations[];
 extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
         migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
-extern const char migration_30[], migration_31[], migration_32[],
-        migration_33[]; /* store_schema_30.c */
+extern const char migration_30[], migration_31[], migration_32[], migration_33[],
+        migration_34[]; /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

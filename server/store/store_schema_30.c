@@ -115,3 +115,28 @@ const char migration_32[] =
 /* Whose files a repository is, and what all nodes have together (store_shared.c). */
 const char migration_33[] = "ALTER TABLE git_repos ADD COLUMN node TEXT NOT NULL DEFAULT '';"
                             "CREATE INDEX git_repos_node ON git_repos (node);";
+
+/* Deployments (store_deploy.c), names that lead to them, and schedules of them. */
+const char migration_34[] =
+        "CREATE TABLE deployments ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  name TEXT NOT NULL,"
+        "  state TEXT NOT NULL,"
+        "  snapshot TEXT NOT NULL,"
+        "  build TEXT NOT NULL,"
+        "  port BIGINT NOT NULL,"
+        "  idle_ms BIGINT NOT NULL,"
+        "  instances BIGINT NOT NULL,"
+        "  requests BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  deployed_ms BIGINT NOT NULL,"
+        "  why TEXT NOT NULL,"
+        "  config TEXT NOT NULL,"
+        "  node TEXT NOT NULL"
+        ");"
+        "CREATE INDEX deployments_account ON deployments (account, created_ms);"
+        "CREATE INDEX deployments_snapshot ON deployments (snapshot);"
+        "ALTER TABLE domain_mappings ADD COLUMN deployment TEXT NOT NULL DEFAULT '';"
+        "CREATE INDEX domain_mappings_deployment ON domain_mappings (deployment);"
+        "ALTER TABLE cron_schedules ADD COLUMN deployment TEXT NOT NULL DEFAULT '';";

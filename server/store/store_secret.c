@@ -44,6 +44,7 @@ static const struct secret_col {
 	{ "git_triggers", "id", "endpoint", "git_triggers.endpoint", false },
 	{ "script_runs", "id", "config", "script_runs.config", false },
 	{ "cron_schedules", "id", "run", "cron_schedules.run", false },
+	{ "deployments", "id", "config", "deployments.config", false },
 	{ "hooks", "id", "url", "hooks.url", false },
 	{ "hooks", "id", "secret", "hooks.secret", false },
 	{ "background_requests", "id", "body", "background_requests.body", true },

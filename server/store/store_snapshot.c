@@ -173,6 +173,14 @@ int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 	if (n.info.deleted)
 		return err_tag(err, -EALREADY, ERR_SNAPSHOT_ALREADY_DELETED,
 		               "snapshot '%s' is already deleted", id);
+	r = query_count(s, "SELECT COUNT(*) FROM deployments WHERE snapshot = $1", id, err);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return err_tag(
+		        err, -EBUSY, ERR_CONFLICT,
+		        "snapshot '%s' is what a deployment starts from: delete the deployment",
+		        id);
 	n.info.deleted = true;
 	n.info.updated_ms = clock_wall_ms();
 	n.point[0] = '\0';

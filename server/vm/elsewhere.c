@@ -67,7 +67,7 @@ bool elsewhere_rests(struct vmm *m, const char *account, const char *id, struct 
 {
 	struct store_found f;
 
-	if (!has_nodes(m) || store_vm_look(m->store, id, &f, NULL) < 0 || f.owned ||
+	if (!elsewhere_any(m) || store_vm_look(m->store, id, &f, NULL) < 0 || f.owned ||
 	    (account && strcmp(f.row.info.account, account) != 0) ||
 	    (f.row.info.state != VM_SUSPENDED && f.row.info.state != VM_STOPPED &&
 	     f.row.info.state != VM_LOST))
@@ -162,7 +162,7 @@ bool vmm_snapshot_elsewhere(struct vmm *m, const char *snapshot, char ret_home[I
 {
 	struct store_snapshot n;
 
-	return has_nodes(m) && store_snapshot_get(m->store, snapshot, &n, NULL) == 0 && *n.point &&
+	return elsewhere_any(m) && store_snapshot_get(m->store, snapshot, &n, NULL) == 0 && *n.point &&
 	       store_point_node(m->store, n.point, ret_home, NULL) == 0 && *ret_home &&
 	       strcmp(ret_home, store_node_id(m->store)) != 0;
 }

@@ -8,7 +8,7 @@ from harness import ROOT
 
 DIR = os.path.join(ROOT, "tests/sdk")
 
-OWN_CLASS = ("spec", "systemd", "logs", "pty", "runs", "cron")  # the others run in class Sdk: lanes share the work
+OWN_CLASS = ("spec", "systemd", "logs", "pty", "runs", "cron", "deploy")  # the others run in class Sdk: lanes share the work
 
 
 class Sdk(Case):

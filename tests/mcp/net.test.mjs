@@ -67,3 +67,12 @@ test("a spec becomes a snapshot, and a VM of it is compared, rewound and drawn",
   const tree = (await call(client, "vm_tree", { vmId: vm })).structuredContent;
   assert.ok(tree.nodes.some((n) => n.snapshots?.some((s) => s.snapshotId === before)), JSON.stringify(tree).slice(0, 500));
 });
+
+// Making one takes minutes on an emulated processor: tests/e2e/test_deploy.py does.
+test("deployments are listed, and what is wrong with one is told", async () => {
+  assert.deepEqual((await call(client, "deployment_list")).structuredContent.entries, []);
+  assert.deepEqual((await call(client, "deployment_logs", { deploymentId: "dpl-none" })).structuredContent.logs, []);
+  await refused(client, "deployment_create", { source: { kind: "zip" } }, /source.kind/);
+  await refused(client, "deployment_get", { deploymentId: "dpl-none" }, /no deployment/);
+  await refused(client, "deployment_delete", { deploymentId: "dpl-none" }, /no deployment/);
+});

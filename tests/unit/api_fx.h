@@ -46,6 +46,9 @@
 
 #define FX_DRAIN_MS 10000 /* for requests to end */
 
+/* Of deployments: 5 of an account, 3 instances of each and 4 of an account, 2 requests. */
+#define FX_DEPLOY ((struct deploy_limits){ 5, 3, 4, 2, 60, 20000 })
+
 struct fx {
 	struct tmpdir dir; /* the data directory */
 	int released;      /* of fx_release(): the gate that stays open; 0: none */
@@ -244,9 +247,13 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		return -1;
 	if (serverless_new(&(struct serverless_conf){ .store = f->store,
 	                                              .vmm = f->vmm,
-	                                              .builder = f->builder },
-	                   &f->serverless, &err) < 0)
+	                                              .builder = f->builder,
+	                                              .logs = f->logs,
+	                                              .deploy = FX_DEPLOY },
+	                   &f->serverless, &err) < 0) {
+		fprintf(stderr, "serverless: %s\n", err.msg);
 		return -1;
+	}
 	struct repos_conf rc = { .allow_private = true,
 		                 .events = f->events,
 		                 .search_s = fx_number("FX_SEARCH_S", 5),
@@ -326,8 +333,10 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	if (mcp_new(&f->mcp, &err) < 0)
 		return -1;
 	mcp_deps(f->mcp, &deps);
-	if (api_start(&deps, &f->api, &err) < 0)
+	if (api_start(&deps, &f->api, &err) < 0) {
+		fprintf(stderr, "api: %s\n", err.msg);
 		return -1;
+	}
 	if (f->peers &&
 	    peers_begin(f->peers, &(struct peers_hooks){ f->api, api_take_node }, &err) < 0)
 		return -1;

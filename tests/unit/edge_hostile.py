@@ -16,8 +16,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START, READY, OPEN, OPENED, CERT, CERTED, ENDED, STATS, WAY, WAY_IS, CHALLENGE, CHALLENGE_IS = range(1, 13)
-LINES = 14
-VERSION = 4
+LINES, DONE = 14, 15
+VERSION = 5
 
 
 def text(s):
@@ -49,14 +49,14 @@ class Stand:
         self.control.send(message(READY, 0, struct.pack(">I", VERSION)))
 
     def way(self, host):
-        """(kind, look, speaks, port)"""
+        """(kind, look, speaks, many, port)"""
         self.lanes[0].send(message(WAY, 7, text(host)))
         got = self.lanes[0].recv(4096)
-        return list(struct.unpack(">BBBH", got[6:11]))
+        return list(struct.unpack(">BBBBH", got[6:12]))
 
     def call(self, kind, host, ident=9):
         """(errno, number of descriptors)"""
-        self.control.send(message(kind, ident, text(host)))
+        self.control.send(message(kind, ident, text(host) + (struct.pack(">I", 1 << 31) if kind == OPEN else b"")))
         while True:
             packet, ancillary, _, _ = self.control.recvmsg(98304, socket.CMSG_SPACE(4 * 4))
             got, ident_got = struct.unpack(">HI", packet[:6])
@@ -77,7 +77,9 @@ def say(**words):
 
 
 def ask_for_more(s):
-    """What it may ask, and names that lead nowhere: VM ids, paths, other people's hosts."""
+    """What it may ask, and names that lead nowhere: VM ids, paths, other people's hosts. It gives back tickets it never had."""
+    for ticket in (0, 1, 2, 2**64 - 1):
+        s.control.send(message(DONE, 0, struct.pack(">Q", ticket)))
     say(fds=len(s.fds), open={h: s.call(OPEN, h) for h in ("app.edge.test", "nowhere.edge.test", "", "broken.edge.test", "silent.edge.test")},
         way={h: s.way(h) for h in ("app.edge.test", "nowhere.edge.test", "vm.edge.test")})
     try:
@@ -103,12 +105,12 @@ def wrong_kind(s):
 
 
 def bad_host(s):
-    s.control.send(message(OPEN, 1, text("../../etc/passwd")))
+    s.control.send(message(OPEN, 1, text("../../etc/passwd") + bytes(4)))
     s.control.recv(10)
 
 
 def huge(s):
-    s.control.send(message(OPEN, 1, text("a" * 60000)))
+    s.control.send(message(OPEN, 1, text("a" * 60000) + bytes(4)))
     s.control.recv(10)
 
 
@@ -128,7 +130,7 @@ def bad_line(s):
 
 
 def bad_log(s):
-    s.log.send(message(OPEN, 1, text("app.edge.test")))
+    s.log.send(message(OPEN, 1, text("app.edge.test") + bytes(4)))
     s.control.recv(10)
 
 
@@ -136,7 +138,7 @@ def forges_lines(s):
     """Lines of names that lead elsewhere, or nowhere; then as many as it can."""
     s.lanes[0].send(message(WAY, 7, text("vm.edge.test")))
     got = s.lanes[0].recv(4096)
-    place = got[35:35 + struct.unpack(">I", got[31:35])[0]].decode()
+    place = got[36:36 + struct.unpack(">I", got[32:36])[0]].decode()
     lines = [line("vm.edge.test", "0" * 16), line("nowhere.edge.test", place), line("silent.edge.test", place), line("app.edge.test", ""),
              line("vm.edge.test", place, "/true")]
     s.log.send(message(LINES, 0, struct.pack(">I", 5) + text(b"".join(lines))))
@@ -160,7 +162,7 @@ def floods(s):
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
-            s.control.send(message(OPEN, n, text("stuck.edge.test")))
+            s.control.send(message(OPEN, n, text("stuck.edge.test") + bytes(4)))
             n += 1
         except BlockingIOError:
             time.sleep(0.001)

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -37,6 +38,8 @@
 #include "edgehost/edgehost.h"
 
 #define FRESH_MS 60000
+#define MANY_MAX 4
+#define MANY_MS 500 /* then who waits for one of those places is refused */
 
 struct stand {
 	struct certs *certs;
@@ -56,6 +59,9 @@ struct stand {
 	bool keep;
 	char said[64][1024]; /* lock: the last lines of the access log, and how many there were */
 	unsigned n_said;
+	/* lock, all: of "many" */
+	uint64_t next_ticket;
+	unsigned places, most_places, most_waiting, foreign;
 };
 
 static bool raw(const char *host)
@@ -64,10 +70,11 @@ static bool raw(const char *host)
 }
 
 /* "silent": a port where nothing listens; "fresh": its program may still be starting; "stuck": its
- * socket does not come; "broken": it cannot be started. */
+ * socket does not come; "broken": it cannot be started; "many": one of several, MANY_MAX requests
+ * at a time. */
 static const char *vm_of(const char *host)
 {
-	static const char *const names[] = { "vm", "silent", "vanish", "stuck", "broken" };
+	static const char *const names[] = { "vm", "silent", "vanish", "stuck", "broken", "many" };
 
 	host += raw(host) ? 4 : 0;
 
@@ -100,6 +107,7 @@ static void way(void *ctx, const char *host, struct edgehost_way *ret)
 	if (!vm)
 		return;
 	ret->kind = EDGE_VM;
+	ret->many = strcmp(vm, "many") == 0;
 	snprintf(ret->vm, sizeof(ret->vm), "%s", vm);
 	if (strcmp(vm, "fresh") == 0)
 		ret->port = (uint16_t)strtoul(strrchr(host, '-') + 1, NULL, 10);
@@ -136,6 +144,35 @@ static void wait_over(struct stand *s)
 	while (!s->over)
 		cond_wait(&s->cond, &s->lock);
 	mutex_unlock(&s->lock);
+}
+
+static int take_place(struct stand *s, struct edgehost_way *w, unsigned waiting, struct err *err)
+{
+	uint64_t deadline = deadline_in(MANY_MS);
+
+	w->mark = edgehost_mark(s->edge, "many");
+	snprintf(w->machine, sizeof(w->machine), "many");
+	LOCK_SCOPE(&s->lock);
+	s->most_waiting = MAX(s->most_waiting, waiting);
+	while (s->places == MANY_MAX && !s->over)
+		if (!cond_wait_until(&s->cond, &s->lock, deadline))
+			return err_tag(err, -ETIMEDOUT, ERR_DEPLOYMENT_BUSY, "full");
+	w->ticket = ++s->next_ticket;
+	s->places++;
+	s->most_places = MAX(s->most_places, s->places);
+	return 0;
+}
+
+static void done(void *ctx, uint64_t ticket)
+{
+	struct stand *s = ctx;
+
+	LOCK_SCOPE(&s->lock);
+	if (!ticket || ticket > s->next_ticket || !s->places)
+		s->foreign++;
+	else
+		s->places--;
+	cond_broadcast(&s->cond);
 }
 
 static int open_vm(struct stand *s, struct edgehost_way *w, struct sockaddr_storage *sa,
@@ -176,6 +213,7 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 	struct stand *s = ctx;
 	struct sockaddr_storage sa = s->up;
 	autofd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	unsigned waiting = ret->waiting;
 	int r = 0;
 
 	way(s, host, ret);
@@ -185,9 +223,15 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 		return err_set(err, -ENOENT, "nowhere");
 	if (ret->kind == EDGE_VM)
 		r = open_vm(s, ret, &sa, err);
+	if (r == 0 && ret->many)
+		r = take_place(s, ret, waiting, err);
 	if (r < 0)
 		return r;
 	r = sock_connect_soon(fd, (struct sockaddr *)&sa, s->up_len, 20);
+	if (r < 0 && ret->ticket)
+		done(s, ret->ticket);
+	if (r < 0)
+		ret->ticket = 0;
 	if (r < 0)
 		return err_sys(err, r, "connect");
 	mutex_lock(&s->lock);
@@ -297,9 +341,11 @@ static void figures(struct stand *s)
 
 	edgehost_status(s->edge, &st);
 	printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, %d looks, "
-	       "process %d, %u starts, %llu requests\n",
+	       "process %d, %u starts, %llu requests, %u places, %u at most, %u waited, %u "
+	       "foreign\n",
 	       st.stats.open, s->opened, st.stats.fewest, st.stats.most, s->making, s->made,
-	       s->looks, st.pid, st.starts, (unsigned long long)st.stats.requests);
+	       s->looks, st.pid, st.starts, (unsigned long long)st.stats.requests, s->places,
+	       s->most_places, s->most_waiting, s->foreign);
 	fflush(stdout);
 }
 
@@ -307,7 +353,7 @@ int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
 	static struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
-	struct edgehost_ops ops = { way, look, open_way, cert, challenge, line, &s };
+	struct edgehost_ops ops = { way, look, open_way, done, cert, challenge, line, &s };
 	static const struct starter_kind *const kinds[] = { &edgehost_kind };
 	const char *program = getenv("EDGEUP_PROGRAM");
 	struct edgehost_conf conf = { .field = getenv("EDGEUP_FIELD"),

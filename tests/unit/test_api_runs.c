@@ -222,7 +222,7 @@ static void what_a_schedule_may_be(void **state)
 	               "'run.timeout'");
 	fx_refused(f, "POST", "/v1/cron/schedules",
 	           "{\"cron\":\"@daily\",\"deploymentId\":\"d\",\"run\":null}", 404,
-	           "DEPLOYMENT_NOT_FOUND", "runs");
+	           "DEPLOYMENT_NOT_FOUND", "no deployment 'd'");
 }
 
 static void a_schedule_is_shown_changed_paused_and_deleted(void **state)

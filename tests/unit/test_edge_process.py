@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """test_edge_process.py EDGEUP - the edge as a process of its own: it dies, it is taken over, it is walled in"""
+import concurrent.futures
 import json
 import os
 import shutil
@@ -55,6 +56,40 @@ class Dies(Stand, unittest.TestCase):
             for t in threads:
                 t.join()
         self.assertGreater(codes.count(200), 10)
+
+    def places(self):
+        """Of the name that leads to one of several machines: taken now, most so far, most that waited, tickets nobody had."""
+        words = self.figures()
+        at = words.index("places,")
+        return [int(words[at + k]) for k in (-1, 1, 4, 6)]
+
+    def test_places_are_given_back(self):
+        """A request is a place, however it ends; those that find none wait, and are refused in time; none is lost with the process."""
+        host = "many.edge.test"
+        with concurrent.futures.ThreadPoolExecutor(40) as pool:
+            got = list(pool.map(lambda i: self.e.curl(f"{'https' if i % 3 else 'http'}://{host}/echo", *(["--http2"] if i % 3 == 1 else ["--http1.1"])).status, range(40)))
+        self.assertEqual(got, [200] * 40)
+        self.wait_for("no place is taken", lambda: self.places()[0] == 0)
+        _, most, waited, foreign = self.places()
+        self.assertLessEqual(most, 4)
+        self.assertGreater(waited, 0)
+        held = [self.e.plain() for _ in range(4)]
+        try:
+            for s in held:  # WebSockets: a place each, as long as they are open
+                s.sendall(f"GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
+                self.assertEqual(test_edge.status_of(s.recv(65536)), 101)
+            self.assertEqual(self.places()[0], 4)
+            r = self.e.curl(f"http://{host}/echo")
+            self.assertEqual((r.status, r.headers.get("retry-after")), (503, "3"))
+            self.assertIn(b"DEPLOYMENT_BUSY", r.body)
+            held.pop().close()
+            self.assertEqual(self.e.curl(f"http://{host}/echo").status, 200)
+            self.kill()
+            self.wait_for("all places are free", lambda: self.places()[0] == 0)
+        finally:
+            for s in held:
+                s.close()
+        self.assertEqual(self.places()[3], 0)
 
     def test_clients_wait_in_the_queue_meanwhile(self):
         """A connection that is made while there is no process is served by the next one."""
@@ -201,6 +236,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(found["open"]["silent.edge.test"], [111, 0])    # ECONNREFUSED: no socket to try elsewhere
         self.assertEqual(found["way"]["nowhere.edge.test"][0], 0)
         self.assertEqual(tallies, ["read-only", 1])                        # EPERM
+        self.assertEqual(self.figures()[-2:], ["0", "foreign"])          # tickets that it did not have
         self.assertEqual(self.starts(), 1)
 
     def test_it_is_ended_for_what_it_must_not_say(self):

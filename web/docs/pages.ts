@@ -20,7 +20,7 @@ const groups: [string, string[]][] = [
 	['Guides', ['docs/guides/README.md', 'docs/guides/code-interpreter.md', 'docs/guides/agents.md', 'docs/guides/fork-and-explore.md',
 		'docs/guides/preview-urls.md', 'docs/guides/private-networks.md', 'docs/guides/git-triggers.md', 'docs/guides/self-hosting-kvm.md',
 		'docs/guides/operations.md', 'docs/guides/backup.md', 'docs/guides/security-model.md', 'docs/guides/*']],
-	['VMs', ['docs/LIFE.md', 'docs/TREE.md', 'docs/CODE.md', 'docs/RUNS.md', 'docs/STREAMS.md', 'docs/PTY.md', 'docs/SELF.md', 'docs/MCP.md', 'docs/SSH.md']],
+	['VMs', ['docs/LIFE.md', 'docs/TREE.md', 'docs/CODE.md', 'docs/RUNS.md', 'docs/DEPLOYMENTS.md', 'docs/STREAMS.md', 'docs/PTY.md', 'docs/SELF.md', 'docs/MCP.md', 'docs/SSH.md']],
 	['Networks and Git', ['docs/NETWORK.md', 'docs/EDGE.md', 'docs/DNS.md', 'docs/GIT.md', 'docs/WEBHOOKS.md']],
 	['Reference', ['docs/COMMANDS.md', 'docs/CLI.md', 'docs/SETTINGS.md', 'docs/ERRORS.md', 'docs/LIMITS.md']],
 	['API', ['api']],

@@ -1731,7 +1731,7 @@ class ScheduledRun(_ScheduledRunAlways, _ScheduledRunMaybe):
 _ScheduleAlways = TypedDict("_ScheduleAlways", {
     "id": "str",
     "accountId": "str",
-    "deploymentId": "None",
+    "deploymentId": "Optional[str]",
     "name": "Optional[str]",
     "path": "Optional[str]",
     "cron": "str",
@@ -1771,7 +1771,7 @@ class Attempt(_AttemptAlways):
 _ExecutionAlways = TypedDict("_ExecutionAlways", {
     "id": "str",
     "scheduleId": "str",
-    "deploymentId": "None",
+    "deploymentId": "Optional[str]",
     "runAt": "str",
     "nextRetryAt": "Optional[str]",
     "status": "CronStatus",
@@ -1923,6 +1923,247 @@ class ScheduleNew(_ScheduleNewMaybe):
     pass
 
 
+_DeploymentAlways = TypedDict("_DeploymentAlways", {
+    "deploymentId": "str",
+    "accountId": "str",
+    "name": "Optional[str]",
+    "provisionedAt": "str",
+    "timeout": "str",
+    "state": "Literal['provisioning', 'deployed', 'failed']",
+    "deployedAt": "Optional[str]",
+    "domains": "List[str]",
+    "envVars": "Dict[str, str]",
+    "buildId": "Optional[str]",
+    "failedReason": "Optional[str]",
+})
+
+
+class Deployment(_DeploymentAlways):
+    pass
+
+
+_DeploymentInfoInstancesItemAlways = TypedDict("_DeploymentInfoInstancesItemAlways", {
+    "vmId": "Optional[str]",
+    "state": "Literal['starting', 'ready']",
+    "requests": "int",
+    "since": "str",
+})
+
+
+class DeploymentInfoInstancesItem(_DeploymentInfoInstancesItemAlways):
+    pass
+
+
+_DeploymentInfoAlways = TypedDict("_DeploymentInfoAlways", {
+    "deploymentId": "str",
+    "accountId": "str",
+    "name": "Optional[str]",
+    "provisionedAt": "str",
+    "timeout": "int",
+    "state": "Literal['provisioning', 'deployed', 'failed']",
+    "deployedAt": "Optional[str]",
+    "domains": "List[str]",
+    "envVars": "Dict[str, str]",
+    "buildId": "Optional[str]",
+    "failedReason": "Optional[str]",
+    "snapshotId": "Optional[str]",
+    "port": "int",
+    "maxInstances": "int",
+    "requestsPerInstance": "int",
+    "entrypoint": "Optional[str]",
+    "instances": "List[DeploymentInfoInstancesItem]",
+})
+
+
+class DeploymentInfo(_DeploymentInfoAlways):
+    pass
+
+
+_DeploymentEventAlways = TypedDict("_DeploymentEventAlways", {
+    "type": "str",
+    "timestamp": "str",
+    "message": "str",
+})
+
+
+class DeploymentEvent(_DeploymentEventAlways):
+    pass
+
+
+_DeploymentNewAlways = TypedDict("_DeploymentNewAlways", {
+    "source": "DeploymentSource",
+})
+_DeploymentNewMaybe = TypedDict("_DeploymentNewMaybe", {
+    "config": "Optional[DeploymentConfig]",
+}, total=False)
+
+
+class DeploymentNew(_DeploymentNewAlways, _DeploymentNewMaybe):
+    pass
+
+
+_DeploymentSourceFilesValueAlways = TypedDict("_DeploymentSourceFilesValueAlways", {
+    "content": "str",
+})
+_DeploymentSourceFilesValueMaybe = TypedDict("_DeploymentSourceFilesValueMaybe", {
+    "encoding": "Optional[str]",
+    "executable": "Optional[bool]",
+}, total=False)
+
+
+class DeploymentSourceFilesValue(_DeploymentSourceFilesValueAlways, _DeploymentSourceFilesValueMaybe):
+    pass
+
+
+_DeploymentSourceAlways = TypedDict("_DeploymentSourceAlways", {
+    "kind": "str",
+})
+_DeploymentSourceMaybe = TypedDict("_DeploymentSourceMaybe", {
+    "files": "Optional[Dict[str, DeploymentSourceFilesValue]]",
+    "url": "Optional[str]",
+    "branch": "Optional[str]",
+    "dir": "Optional[str]",
+}, total=False)
+
+
+class DeploymentSource(_DeploymentSourceAlways, _DeploymentSourceMaybe):
+    pass
+
+
+_DeploymentConfigNetworkPermissionsItemAlways = TypedDict("_DeploymentConfigNetworkPermissionsItemAlways", {
+    "action": "Literal['allow', 'deny']",
+    "query": "str",
+})
+_DeploymentConfigNetworkPermissionsItemMaybe = TypedDict("_DeploymentConfigNetworkPermissionsItemMaybe", {
+    "behavior": "Literal['exact', 'regex']",
+}, total=False)
+
+
+class DeploymentConfigNetworkPermissionsItem(_DeploymentConfigNetworkPermissionsItemAlways, _DeploymentConfigNetworkPermissionsItemMaybe):
+    pass
+
+
+_DeploymentConfigEgressMaybe = TypedDict("_DeploymentConfigEgressMaybe", {
+    "allow": "Any",
+    "deny": "Any",
+}, total=False)
+
+
+class DeploymentConfigEgress(_DeploymentConfigEgressMaybe):
+    pass
+
+
+_DeploymentConfigBuildAlways = TypedDict("_DeploymentConfigBuildAlways", {
+    "command": "str",
+})
+_DeploymentConfigBuildMaybe = TypedDict("_DeploymentConfigBuildMaybe", {
+    "outDir": "Optional[str]",
+    "envVars": "Optional[Dict[str, str]]",
+}, total=False)
+
+
+class DeploymentConfigBuild(_DeploymentConfigBuildAlways, _DeploymentConfigBuildMaybe):
+    pass
+
+
+_DeploymentConfigRedirectsItemAlways = TypedDict("_DeploymentConfigRedirectsItemAlways", {
+    "source": "str",
+    "destination": "str",
+})
+_DeploymentConfigRedirectsItemMaybe = TypedDict("_DeploymentConfigRedirectsItemMaybe", {
+    "statusCode": "Optional[int]",
+    "permanent": "Optional[bool]",
+}, total=False)
+
+
+class DeploymentConfigRedirectsItem(_DeploymentConfigRedirectsItemAlways, _DeploymentConfigRedirectsItemMaybe):
+    pass
+
+
+_DeploymentConfigRewritesItemAlways = TypedDict("_DeploymentConfigRewritesItemAlways", {
+    "source": "str",
+    "destination": "str",
+})
+
+
+class DeploymentConfigRewritesItem(_DeploymentConfigRewritesItemAlways):
+    pass
+
+
+_DeploymentConfigDynamicItemAlways = TypedDict("_DeploymentConfigDynamicItemAlways", {
+    "source": "str",
+})
+_DeploymentConfigDynamicItemMaybe = TypedDict("_DeploymentConfigDynamicItemMaybe", {
+    "methods": "Optional[List[str]]",
+}, total=False)
+
+
+class DeploymentConfigDynamicItem(_DeploymentConfigDynamicItemAlways, _DeploymentConfigDynamicItemMaybe):
+    pass
+
+
+_DeploymentConfigHeadersItemHeadersItemAlways = TypedDict("_DeploymentConfigHeadersItemHeadersItemAlways", {
+    "key": "str",
+    "value": "str",
+})
+
+
+class DeploymentConfigHeadersItemHeadersItem(_DeploymentConfigHeadersItemHeadersItemAlways):
+    pass
+
+
+_DeploymentConfigHeadersItemAlways = TypedDict("_DeploymentConfigHeadersItemAlways", {
+    "source": "str",
+    "headers": "List[DeploymentConfigHeadersItemHeadersItem]",
+})
+
+
+class DeploymentConfigHeadersItem(_DeploymentConfigHeadersItemAlways):
+    pass
+
+
+_DeploymentConfigExperimentalMaybe = TypedDict("_DeploymentConfigExperimentalMaybe", {
+    "nextjsOptimization": "bool",
+}, total=False)
+
+
+class DeploymentConfigExperimental(_DeploymentConfigExperimentalMaybe):
+    pass
+
+
+_DeploymentConfigMaybe = TypedDict("_DeploymentConfigMaybe", {
+    "name": "Optional[str]",
+    "domains": "Optional[List[str]]",
+    "entrypoint": "Optional[str]",
+    "envVars": "Optional[Dict[str, str]]",
+    "nodeModules": "Optional[Dict[str, str]]",
+    "timeout": "Optional[int]",
+    "serverStartCheck": "Optional[bool]",
+    "networkPermissions": "Optional[List[DeploymentConfigNetworkPermissionsItem]]",
+    "egress": "Optional[DeploymentConfigEgress]",
+    "build": "Union[DeploymentConfigBuild, Optional[bool]]",
+    "await": "Optional[bool]",
+    "staticDir": "Optional[str]",
+    "staticPathPrefix": "Optional[str]",
+    "publicDir": "Optional[str]",
+    "prerenderDir": "Optional[str]",
+    "staticOnly": "Optional[bool]",
+    "redirects": "Optional[List[DeploymentConfigRedirectsItem]]",
+    "rewrites": "Optional[List[DeploymentConfigRewritesItem]]",
+    "dynamic": "Optional[List[DeploymentConfigDynamicItem]]",
+    "headers": "Optional[List[DeploymentConfigHeadersItem]]",
+    "cleanUrls": "Optional[bool]",
+    "trailingSlash": "Optional[bool]",
+    "experimental": "Optional[DeploymentConfigExperimental]",
+    "instances": "Optional[int]",
+    "requestsPerInstance": "Optional[int]",
+}, total=False)
+
+
+class DeploymentConfig(_DeploymentConfigMaybe):
+    pass
+
+
 _DomainAlways = TypedDict("_DomainAlways", {
     "domain": "str",
     "id": "str",
@@ -1971,9 +2212,9 @@ _MappingAlways = TypedDict("_MappingAlways", {
     "protocol": "Literal['http1', 'h2c', 'tls']",
     "id": "str",
     "domain": "str",
-    "vmId": "str",
-    "vmPort": "int",
-    "deploymentId": "None",
+    "vmId": "Optional[str]",
+    "vmPort": "Optional[int]",
+    "deploymentId": "Optional[str]",
     "ownershipId": "str",
     "createdAt": "str",
     "unmappedAt": "None",
@@ -4075,6 +4316,66 @@ _RunOutputReplyAlways = TypedDict("_RunOutputReplyAlways", {
 
 
 class RunOutputReply(_RunOutputReplyAlways):
+    pass
+
+
+_DeploymentCreateReplyAlways = TypedDict("_DeploymentCreateReplyAlways", {
+    "deploymentId": "str",
+    "projectId": "str",
+    "state": "str",
+    "domains": "List[str]",
+    "entrypoint": "Optional[str]",
+    "accountId": "str",
+    "buildId": "Optional[str]",
+})
+
+
+class DeploymentCreateReply(_DeploymentCreateReplyAlways):
+    pass
+
+
+_DeploymentCreateOldReplyAlways = TypedDict("_DeploymentCreateOldReplyAlways", {
+    "deploymentId": "str",
+    "projectId": "str",
+    "state": "str",
+    "domains": "List[str]",
+    "entrypoint": "Optional[str]",
+    "accountId": "str",
+    "buildId": "Optional[str]",
+})
+
+
+class DeploymentCreateOldReply(_DeploymentCreateOldReplyAlways):
+    pass
+
+
+_DeploymentListReplyAlways = TypedDict("_DeploymentListReplyAlways", {
+    "entries": "List[Deployment]",
+    "total": "int",
+    "offset": "int",
+})
+
+
+class DeploymentListReply(_DeploymentListReplyAlways):
+    pass
+
+
+_DeploymentGetReplyAlways = TypedDict("_DeploymentGetReplyAlways", {
+    "info": "DeploymentInfo",
+    "events": "List[DeploymentEvent]",
+})
+
+
+class DeploymentGetReply(_DeploymentGetReplyAlways):
+    pass
+
+
+_DeploymentDeleteReplyAlways = TypedDict("_DeploymentDeleteReplyAlways", {
+    "deploymentId": "str",
+})
+
+
+class DeploymentDeleteReply(_DeploymentDeleteReplyAlways):
     pass
 
 

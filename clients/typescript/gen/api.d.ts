@@ -936,7 +936,7 @@ export type CronStatus = "queued" | "running" | "succeeded" | "failed" | "retry"
 export interface Schedule {
   id: string;
   accountId: string;
-  deploymentId: null;
+  deploymentId: string | null;
   name: string | null;
   path: string | null;
   cron: string;
@@ -968,7 +968,7 @@ export interface Attempt {
 export interface Execution {
   id: string;
   scheduleId: string;
-  deploymentId: null;
+  deploymentId: string | null;
   runAt: string;
   nextRetryAt: string | null;
   status: CronStatus;
@@ -1048,7 +1048,7 @@ export interface RunConfig {
 }
 
 export interface ScheduleNew {
-  /** there are no deployments yet */
+  /** instead of 'run': the deployment that gets a POST with the payload */
   deploymentId?: string | null;
   name?: string | null;
   path?: string | null;
@@ -1063,6 +1063,140 @@ export interface ScheduleNew {
     code: string;
   } | null;
   active?: boolean | null;
+}
+
+export interface Deployment {
+  deploymentId: string;
+  accountId: string;
+  name: string | null;
+  provisionedAt: string;
+  /** milliseconds */
+  timeout: string;
+  state: "provisioning" | "deployed" | "failed";
+  deployedAt: string | null;
+  domains: string[];
+  /** without their values */
+  envVars: Record<string, string>;
+  buildId: string | null;
+  failedReason: string | null;
+}
+
+export interface DeploymentInfo {
+  deploymentId: string;
+  accountId: string;
+  name: string | null;
+  provisionedAt: string;
+  /** milliseconds */
+  timeout: number;
+  state: "provisioning" | "deployed" | "failed";
+  deployedAt: string | null;
+  domains: string[];
+  /** without their values */
+  envVars: Record<string, string>;
+  buildId: string | null;
+  failedReason: string | null;
+  snapshotId: string | null;
+  port: number;
+  maxInstances: number;
+  requestsPerInstance: number;
+  entrypoint: string | null;
+  instances: Array<{
+    vmId: string | null;
+    state: "starting" | "ready";
+    requests: number;
+    since: string;
+  }>;
+}
+
+export interface DeploymentEvent {
+  type: string;
+  timestamp: string;
+  message: string;
+}
+
+export interface DeploymentNew {
+  source: DeploymentSource;
+  config?: DeploymentConfig | null;
+}
+
+export interface DeploymentSource {
+  /** files, git or tar */
+  kind: string;
+  /** by their paths */
+  files?: Record<string, {
+    content: string;
+    encoding?: string | null;
+    executable?: boolean | null;
+  }> | null;
+  /** of a tar archive or a Git repository, or the id of one of this server */
+  url?: string | null;
+  branch?: string | null;
+  dir?: string | null;
+}
+
+export interface DeploymentConfig {
+  name?: string | null;
+  domains?: string[] | null;
+  entrypoint?: string | null;
+  envVars?: Record<string, string> | null;
+  /** packages of npm with their versions */
+  nodeModules?: Record<string, string> | null;
+  /** milliseconds without a request, then an instance ends */
+  timeout?: number | null;
+  /** always done */
+  serverStartCheck?: boolean | null;
+  networkPermissions?: Array<{
+    action: "allow" | "deny";
+    query: string;
+    behavior?: "exact" | "regex";
+  }> | null;
+  egress?: {
+    allow?: unknown;
+    deny?: unknown;
+  } | null;
+  build?: {
+    command: string;
+    outDir?: string | null;
+    envVars?: Record<string, string> | null;
+  } | boolean | null;
+  /** false: answer before it is built */
+  await?: boolean | null;
+  staticDir?: string | null;
+  staticPathPrefix?: string | null;
+  publicDir?: string | null;
+  prerenderDir?: string | null;
+  staticOnly?: boolean | null;
+  redirects?: Array<{
+    source: string;
+    destination: string;
+    statusCode?: number | null;
+    permanent?: boolean | null;
+  }> | null;
+  rewrites?: Array<{
+    source: string;
+    destination: string;
+  }> | null;
+  dynamic?: Array<{
+    source: string;
+    methods?: string[] | null;
+  }> | null;
+  headers?: Array<{
+    source: string;
+    headers: Array<{
+      key: string;
+      value: string;
+    }>;
+  }> | null;
+  cleanUrls?: boolean | null;
+  trailingSlash?: boolean | null;
+  /** changes nothing here */
+  experimental?: {
+    nextjsOptimization?: boolean;
+  } | null;
+  /** at most so many at a time */
+  instances?: number | null;
+  /** at a time */
+  requestsPerInstance?: number | null;
 }
 
 export interface Domain {
@@ -1096,9 +1230,9 @@ export interface Mapping {
   protocol: "http1" | "h2c" | "tls";
   id: string;
   domain: string;
-  vmId: string;
-  vmPort: number;
-  deploymentId: null;
+  vmId: string | null;
+  vmPort: number | null;
+  deploymentId: string | null;
   ownershipId: string;
   createdAt: string;
   unmappedAt: null;
@@ -1152,7 +1286,6 @@ export interface MappingNew {
   vmId?: string | null;
   vmPort?: number | null;
   protocol?: string | null;
-  /** not supported: names lead to VMs */
   deploymentId?: string | null;
 }
 
@@ -1937,6 +2070,13 @@ export type ErrorCode =
   | "RUN_NOT_FOUND"
   | "SCHEDULE_NOT_FOUND"
   | "DEPLOYMENT_NOT_FOUND"
+  | "DEPLOYMENT_FAILED"
+  | "DEPLOYMENT_BUSY"
+  | "DEPLOYMENT_LIMIT_EXCEEDED"
+  | "INVALID_DEPLOYMENT_REQUEST"
+  | "NO_ENTRYPOINT_FOUND"
+  | "ENTRYPOINT_NOT_FOUND"
+  | "TIMEOUT_LIMIT_EXCEEDED"
   | "INVALID_QUERY"
   | "DOMAIN_NOT_MAPPED"
   | "NOTHING_LISTENS"
@@ -3034,7 +3174,7 @@ export interface Calls {
     limit?: number;
     offset?: number;
   }, options?: CallOptions): Promise<Mapping[]>;
-  /** POST /domains/v1/mappings/{domain}: Map a name to a port of a VM */
+  /** POST /domains/v1/mappings/{domain}: Map a name to a port of a VM, or to a deployment */
   mappingCreate(args: {
     /** Host name */
     domain: string;
@@ -3166,7 +3306,80 @@ export interface Calls {
     error: string | null;
     logs: RunLog[];
   }>;
-  /** POST /v1/cron/schedules: Run a script at the times of a cron expression */
+  /** POST /web/v1/deployment: Build and start a server, and freeze it: its instances start with the next request */
+  deploymentCreate(args: {
+    body: DeploymentNew;
+  }, options?: CallOptions): Promise<{
+    deploymentId: string;
+    projectId: string;
+    state: string;
+    domains: string[];
+    entrypoint: string | null;
+    accountId: string;
+    buildId: string | null;
+  }>;
+  /** POST /web/v1/deploy: The same, as older clients call it */
+  deploymentCreateOld(args: {
+    body: DeploymentNew;
+  }, options?: CallOptions): Promise<{
+    deploymentId: string;
+    projectId: string;
+    state: string;
+    domains: string[];
+    entrypoint: string | null;
+    accountId: string;
+    buildId: string | null;
+  }>;
+  /** GET /web/v1/deployments: List deployments, newest first */
+  deploymentList(args?: {
+    limit?: number;
+    offset?: number;
+    /** in id, name and domains */
+    search?: string;
+  }, options?: CallOptions): Promise<{
+    entries: Deployment[];
+    total: number;
+    /** of the next page */
+    offset: number;
+  }>;
+  /** GET /web/v1/deployments/{deployment_id}: Get a deployment with its instances */
+  deploymentGet(args: {
+    deploymentId: string;
+  }, options?: CallOptions): Promise<{
+    info: DeploymentInfo;
+    events: DeploymentEvent[];
+  }>;
+  /** DELETE /web/v1/deployments/{deployment_id}: Delete a deployment with its names, instances and snapshot; requests under way are cut */
+  deploymentDelete(args: {
+    deploymentId: string;
+  }, options?: CallOptions): Promise<{
+    deploymentId: string;
+  }>;
+  /** GET /web/v1/deployments/{deployment_id}/fetch: Send a request to the server of a deployment; the path is in X-Freestyle-Request-Url */
+  deploymentFetch(args: {
+    deploymentId: string;
+  }, options?: CallOptions): Promise<Response>;
+  /** POST /web/v1/deployments/{deployment_id}/fetch: The same with POST */
+  deploymentFetchPost(args: {
+    deploymentId: string;
+    body: Bytes;
+  }, options?: CallOptions): Promise<Response>;
+  /** PUT /web/v1/deployments/{deployment_id}/fetch: The same with PUT */
+  deploymentFetchPut(args: {
+    deploymentId: string;
+    body: Bytes;
+  }, options?: CallOptions): Promise<Response>;
+  /** PATCH /web/v1/deployments/{deployment_id}/fetch: The same with PATCH */
+  deploymentFetchPatch(args: {
+    deploymentId: string;
+    body: Bytes;
+  }, options?: CallOptions): Promise<Response>;
+  /** DELETE /web/v1/deployments/{deployment_id}/fetch: The same with DELETE */
+  deploymentFetchDelete(args: {
+    deploymentId: string;
+    body: Bytes;
+  }, options?: CallOptions): Promise<Response>;
+  /** POST /v1/cron/schedules: Run a script, or call a deployment, at the times of a cron expression */
   scheduleCreate(args: {
     body: ScheduleNew;
   }, options?: CallOptions): Promise<{

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "events/logs.h"
 #include "guest/guest.h"
+#include "serverless/deploy.h"
+#include "store/store_deploy.h"
 #include "store/store_run.h"
 
 #define TAG ERR_INVALID_QUERY
@@ -18,15 +20,14 @@
 struct logs_args {
 	char *vm, *instance, *build, *request, *service, *search, *type, *start, *end, *token;
 	char *domain, *source;
-	char *run;
-	char *elsewhere; /* a filter for things that this server does not have */
+	char *run, *deployment;
 };
 
 static void logs_args_done(struct logs_args *a)
 {
-	char **all[] = { &a->vm,        &a->instance, &a->build,  &a->request, &a->service,
-		         &a->search,    &a->type,     &a->start,  &a->end,     &a->token,
-		         &a->elsewhere, &a->domain,   &a->source, &a->run };
+	char **all[] = { &a->vm,         &a->instance, &a->build,  &a->request, &a->service,
+		         &a->search,     &a->type,     &a->start,  &a->end,     &a->token,
+		         &a->deployment, &a->domain,   &a->source, &a->run };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		free(*all[i]);
@@ -43,8 +44,7 @@ static int read_args(struct request *req, struct logs_args *a, struct err *err)
 		    { "resourceType", &a->type }, { "startTime", &a->start },
 		    { "endTime", &a->end },       { "pageToken", &a->token },
 		    { "domain", &a->domain },     { "source", &a->source },
-		    { "runId", &a->run } };
-	static const char *const elsewhere[] = { "deploymentId" };
+		    { "runId", &a->run },         { "deploymentId", &a->deployment } };
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
@@ -55,9 +55,6 @@ static int read_args(struct request *req, struct logs_args *a, struct err *err)
 		if (!*all[i].ret && !(*all[i].ret = strdup("")))
 			return err_set(err, -ENOMEM, "out of memory");
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(elsewhere) && !a->elsewhere; i++)
-		if ((r = request_query(req, elsewhere[i], &a->elsewhere, err)) < 0)
-			return r;
 	return 0;
 }
 
@@ -174,6 +171,106 @@ static int run_logs(struct request *req, struct reply *res, const char *id,
 	return reply_json(res, json_pack("{s:O, s:n}", "logs", lines, "nextPageToken"), err);
 }
 
+static int64_t time_of(const json_t *line)
+{
+	return json_integer_value(json_object_get(line, "at"));
+}
+
+/* Into a list that is sorted by time, oldest first. */
+static void add_sorted(json_t *list, const struct log_page *page, const char *deployment)
+{
+	for (size_t i = page->n; i-- > 0;) {
+		const struct log_line *l = &page->v[i];
+		size_t at = json_array_size(list);
+		json_t *o = shape_line(l);
+
+		json_object_set_new(o, "at", json_integer(l->place.at_ms));
+		json_object_set_new(o, "resourceType", json_string("deployment"));
+		json_object_set_new(o, "resourceId", json_string(deployment));
+		json_object_set_new(o, "instanceId", l->access ? json_null() : shape_text(l->vm));
+		json_object_set_new(o, "requestId", json_null());
+		while (at && time_of(json_array_get(list, at - 1)) > l->place.at_ms)
+			at--;
+		json_array_insert_new(list, at, o);
+	}
+}
+
+/* What its running instances have printed so far, as far as it is not kept yet. */
+static int add_instances(struct request *req, json_t *list, const char *id,
+                         const struct log_query *all, struct err *err)
+{
+	autofree struct deploy_instance *v = NULL;
+	size_t n = 0;
+	int r = 0;
+
+	if (!deps_of(req)->serverless ||
+	    (r = deploy_instances(deps_of(req)->serverless, id, &v, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		AUTO(log_page_done) struct log_page page = { 0 };
+		struct log_query q = *all;
+		struct guest *guest = NULL;
+
+		if (!v[i].ready || (*all->instance && strcmp(all->instance, v[i].vm) != 0) ||
+		    vmm_guest_running(deps_of(req)->vmm, q.account, v[i].vm, &guest, NULL) < 0)
+			continue;
+		q.vm = v[i].vm;
+		q.service = DEPLOY_SERVICE;
+		q.from_ms = MAX(q.from_ms, v[i].since_ms);
+		q.instance = "";
+		q.guest = guest;
+		r = logs_query(deps_of(req)->logs, &q, &page, err);
+		guest_unref(guest);
+		add_sorted(list, &page, id);
+	}
+	return r;
+}
+
+/* What its instances printed, and the requests for its names. */
+static int deployment_logs(struct request *req, struct reply *res, const char *id,
+                           const struct log_query *all, struct err *err)
+{
+	AUTO(store_deploy_done) struct store_deploy row = { 0 };
+	autojson json_t *list = json_array();
+	autofree char(*names)[DOMAIN_SIZE] = NULL;
+	struct log_query q = *all;
+	json_t *line;
+	size_t n = 0, i;
+	int r;
+
+	r = store_deploy_get(deps_of(req)->store, q.account, id, &row, err);
+	if (r == -ENOENT)
+		return reply_json(res, json_pack("{s:[], s:n}", "logs", "nextPageToken"), err);
+	if (r < 0 || (r = store_deploy_domains(deps_of(req)->store, id, &names, &n, err)) < 0)
+		return r;
+	q.vm = *q.instance ? q.instance : "";
+	q.instance = "";
+	q.request = id; /* under which deploy_logs.c keeps them */
+	{
+		AUTO(log_page_done) struct log_page page = { 0 };
+
+		if ((r = logs_query(deps_of(req)->logs, &q, &page, err)) < 0)
+			return r;
+		add_sorted(list, &page, id);
+	}
+	if ((r = add_instances(req, list, id, all, err)) < 0)
+		return r;
+	q.request = "";
+	for (i = 0; i < n && !*all->instance; i++) {
+		AUTO(log_page_done) struct log_page page = { 0 };
+
+		q.domain = names[i];
+		q.access = true;
+		if ((r = logs_query(deps_of(req)->logs, &q, &page, err)) < 0)
+			return r;
+		add_sorted(list, &page, id);
+	}
+	while (json_array_size(list) > all->limit)
+		json_array_remove(list, 0);
+	json_array_foreach(list, i, line) json_object_del(line, "at");
+	return reply_json(res, json_pack("{s:O, s:n}", "logs", list, "nextPageToken"), err);
+}
+
 int api_logs(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(logs_args_done) struct logs_args a = { 0 };
@@ -188,8 +285,10 @@ int api_logs(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (*a.run)
 		return run_logs(req, res, a.run, &q, err);
-	/* Logs of runs are found by their id only, and there are no deployments. */
-	if (a.elsewhere || (*a.type && strcmp(a.type, "vm") != 0))
+	if (*a.deployment)
+		return deployment_logs(req, res, a.deployment, &q, err);
+	/* Logs of runs and deployments are found by their ids only. */
+	if (*a.type && strcmp(a.type, "vm") != 0)
 		return reply_json(res, json_pack("{s:[], s:n}", "logs", "nextPageToken"), err);
 	if (*q.service && *q.vm &&
 	    vmm_guest_running(deps_of(req)->vmm, who_of(req)->account, q.vm, &guest, NULL) == 0)

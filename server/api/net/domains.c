@@ -170,11 +170,13 @@ static const char *const protocols[] = { "http1", "h2c", "tls" };
 
 static json_t *shape_mapping(const struct store_mapping *m)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:n, s:s, s:o, s:n}", "protocol",
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:n}", "protocol",
 	                 protocols[MIN(m->speaks, ARRAY_SIZE(protocols) - 1)], "id", m->id,
-	                 "domain", m->domain, "vmId", m->vm, "vmPort", (json_int_t)m->port,
-	                 "deploymentId", "ownershipId", *m->ownership ? m->ownership : "preview",
-	                 "createdAt", shape_time(m->created_ms), "unmappedAt");
+	                 "domain", m->domain, "vmId", shape_text(m->vm), "vmPort",
+	                 m->port ? json_integer(m->port) : json_null(), "deploymentId",
+	                 shape_text(m->deployment), "ownershipId",
+	                 *m->ownership ? m->ownership : "preview", "createdAt",
+	                 shape_time(m->created_ms), "unmappedAt");
 }
 
 int api_mapping_list(struct request *req, struct reply *res, struct err *err)
@@ -225,16 +227,24 @@ struct mapping_body {
 	char vm[64];
 	int64_t port;
 	char protocol[32];
-	json_t *deployment;
+	char deployment[64];
 };
 static const struct json_field mapping_fields[] = {
 	JSON_FIELD_STR(mapping_body, vm, "vmId", JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_I64, mapping_body, port, "vmPort", JSON_NULLABLE, 1, 65535),
 	JSON_FIELD_STR(mapping_body, protocol, "protocol", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_ANY, mapping_body, deployment, "deploymentId", 0, 0, 0,
-	           "string | null", "not supported: names lead to VMs"),
+	JSON_FIELD_STR(mapping_body, deployment, "deploymentId", JSON_NULLABLE),
 };
 JSON_TABLE(MappingNew, mapping_fields);
+
+static int mapped(struct request *req, struct reply *res, const struct store_mapping *m,
+                  struct err *err)
+{
+	json_t *o = shape_mapping(m);
+
+	json_object_set_new(o, "dnsRecords", dns_records(req, m->domain, NULL));
+	return reply_json(res, o, err);
+}
 
 int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 {
@@ -251,22 +261,22 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 	                        &b, err)) < 0 ||
 	    (r = read_protocol(b.protocol, ERR_BAD_REQUEST, &speaks, err)) < 0)
 		return r;
-	if (!*b.vm)
-		return err_tag(
-		        err, -EINVAL, ERR_BAD_REQUEST, "%s",
-		        b.deployment
-		                ? "deployments are not supported: map a VM with 'vmId' and 'vmPort'"
-		                : "'vmId' is missing");
+	if (!*b.vm == !*b.deployment)
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
+		               "either 'vmId', with 'vmPort', or 'deploymentId' is needed");
+	if (*b.deployment) {
+		if (speaks != DOMAIN_HTTP1)
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
+			               "'protocol' of a deployment is http1");
+		r = domains_map_deployment(d, who_of(req)->account, domain, b.deployment, &m, err);
+		return r < 0 ? named(res, r, domain) : mapped(req, res, &m, err);
+	}
 	if ((r = vmm_get(deps_of(req)->vmm, who_of(req)->account, b.vm, &v, err)) < 0) {
 		reply_extra(res, "vmId", json_string(b.vm));
 		return r;
 	}
 	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, speaks, &m, err);
-	if (r < 0)
-		return named(res, r, domain);
-	json_t *o = shape_mapping(&m);
-	json_object_set_new(o, "dnsRecords", dns_records(req, m.domain, NULL));
-	return reply_json(res, o, err);
+	return r < 0 ? named(res, r, domain) : mapped(req, res, &m, err);
 }
 
 int api_mapping_delete(struct request *req, struct reply *res, struct err *err)

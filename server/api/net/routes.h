@@ -39,10 +39,10 @@ DOC(QUERY, "domain?: string, domainOwnership?: string, limit?: int, offset?: int
 DOC(REPLY, "Mapping[]")
 DOC(FAILS, "INVALID_DOMAIN")
 ROUTE(POST, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, KIB(64), api_mapping_create, 0,
-      "Map a name to a port of a VM")
+      "Map a name to a port of a VM, or to a deployment")
 DOC(BODY, "MappingNew")
 DOC(REPLY, "Mapping & {dnsRecords: NameRecord[]}")
-DOC(FAILS, "BAD_REQUEST INVALID_DOMAIN DOMAIN_ALREADY_EXISTS DOMAIN_OWNERSHIP_NOT_VERIFIED NO_DOMAIN_OWNERSHIP VM_NOT_FOUND INVALID_VM_ID")
+DOC(FAILS, "BAD_REQUEST INVALID_DOMAIN DOMAIN_ALREADY_EXISTS DOMAIN_OWNERSHIP_NOT_VERIFIED NO_DOMAIN_OWNERSHIP VM_NOT_FOUND INVALID_VM_ID DEPLOYMENT_NOT_FOUND")
 ROUTE(DELETE, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, NO_BODY, api_mapping_delete, 0,
       "Remove the mapping of a name")
 DOC(REPLY, "Mapping")

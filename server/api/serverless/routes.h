@@ -35,10 +35,68 @@ ROUTE(GET, "/execute/v1/deployments/{run}/output", SCOPE_ACCOUNT, NO_BODY, api_r
 DOC(REPLY, "{status: string, result: any, error: string | null, logs: RunLog[]}")
 DOC(FAILS, "RUN_NOT_FOUND")
 
+DOC(SECTION, "Deployments")
+#define DEPLOYMENTS "/web/v1/deployments"
+#define DEPLOYMENT_FAILS "INVALID_DEPLOYMENT_REQUEST ENTRYPOINT_NOT_FOUND NO_ENTRYPOINT_FOUND TIMEOUT_LIMIT_EXCEEDED DEPLOYMENT_LIMIT_EXCEEDED DEPLOYMENT_FAILED UNAVAILABLE SERVICE_UNAVAILABLE INVALID_DOMAIN " \
+    "DOMAIN_ALREADY_EXISTS DOMAIN_OWNERSHIP_NOT_VERIFIED NO_DOMAIN_OWNERSHIP DEPLOYMENT_NOT_FOUND INVALID_GIT_REPO_SPEC_ERROR MEMORY_STORAGE_QUOTA_EXCEEDED ROOTFS_STORAGE_QUOTA_EXCEEDED " \
+    "SNAPSHOT_LAYER_CREATION_FAILED NO_LOCAL_STORAGE_CAPACITY INSUFFICIENT_SWAP"
+ROUTE(POST, "/web/v1/deployment", SCOPE_ACCOUNT, MIB(64), api_deployment_create, ROUTE_MANY,
+      "Build and start a server, and freeze it: its instances start with the next request")
+DOC(BODY, "DeploymentNew")
+DOC(REPLY, "{deploymentId: string, projectId: string, state: string, domains: string[], entrypoint: string | null, accountId: string, buildId: string | null}")
+DOC(FAILS, DEPLOYMENT_FAILS)
+ROUTE(POST, "/web/v1/deploy", SCOPE_ACCOUNT, MIB(64), api_deployment_create, ROUTE_MANY,
+      "The same, as older clients call it")
+DOC(ID, "deploymentCreateOld")
+DOC(BODY, "DeploymentNew")
+DOC(REPLY, "{deploymentId: string, projectId: string, state: string, domains: string[], entrypoint: string | null, accountId: string, buildId: string | null}")
+DOC(FAILS, DEPLOYMENT_FAILS)
+ROUTE(GET, DEPLOYMENTS, SCOPE_ACCOUNT, NO_BODY, api_deployment_list, 0,
+      "List deployments, newest first")
+DOC(QUERY, "limit?: int, offset?: int, search?: string =in id, name and domains=")
+DOC(REPLY, "{entries: Deployment[], total: int, offset: int =of the next page=}")
+ROUTE(GET, DEPLOYMENTS "/{deployment_id}", SCOPE_ACCOUNT, NO_BODY, api_deployment_get, 0,
+      "Get a deployment with its instances")
+DOC(REPLY, "{info: DeploymentInfo, events: DeploymentEvent[]}")
+DOC(FAILS, "DEPLOYMENT_NOT_FOUND")
+ROUTE(DELETE, DEPLOYMENTS "/{deployment_id}", SCOPE_ACCOUNT, NO_BODY, api_deployment_delete, 0,
+      "Delete a deployment with its names, instances and snapshot; requests under way are cut")
+DOC(REPLY, "{deploymentId: string}")
+DOC(FAILS, "DEPLOYMENT_NOT_FOUND")
+#define FETCH_FAILS "DEPLOYMENT_NOT_FOUND DEPLOYMENT_FAILED DEPLOYMENT_BUSY UNAVAILABLE BAD_REQUEST BAD_ANSWER NOTHING_LISTENS CONNECTION_CLOSED UPSTREAM_TIMEOUT"
+ROUTE(GET, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, NO_BODY, api_deployment_fetch, 0,
+      "Send a request to the server of a deployment; the path is in X-Freestyle-Request-Url")
+DOC(SENDS, "application/octet-stream")
+DOC(FAILS, FETCH_FAILS)
+ROUTE(POST, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+      "The same with POST")
+DOC(ID, "deploymentFetchPost")
+DOC(BODY_TYPE, "application/octet-stream")
+DOC(SENDS, "application/octet-stream")
+DOC(FAILS, FETCH_FAILS)
+ROUTE(PUT, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+      "The same with PUT")
+DOC(ID, "deploymentFetchPut")
+DOC(BODY_TYPE, "application/octet-stream")
+DOC(SENDS, "application/octet-stream")
+DOC(FAILS, FETCH_FAILS)
+ROUTE(PATCH, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+      "The same with PATCH")
+DOC(ID, "deploymentFetchPatch")
+DOC(BODY_TYPE, "application/octet-stream")
+DOC(SENDS, "application/octet-stream")
+DOC(FAILS, FETCH_FAILS)
+ROUTE(DELETE, DEPLOYMENTS "/{deployment_id}/fetch", SCOPE_ACCOUNT, MIB(16), api_deployment_fetch, ROUTE_READS,
+      "The same with DELETE")
+DOC(ID, "deploymentFetchDelete")
+DOC(BODY_TYPE, "application/octet-stream")
+DOC(SENDS, "application/octet-stream")
+DOC(FAILS, FETCH_FAILS)
+
 DOC(SECTION, "Schedules")
 #define SCHEDULES "/v1/cron/schedules"
 ROUTE(POST, SCHEDULES, SCOPE_ACCOUNT, MIB(8), api_schedule_create, 0,
-      "Run a script at the times of a cron expression")
+      "Run a script, or call a deployment, at the times of a cron expression")
 DOC(BODY, "ScheduleNew")
 DOC(REPLY, "{schedule: Schedule}")
 DOC(FAILS, "BAD_REQUEST LIMIT_EXCEEDED DEPLOYMENT_NOT_FOUND")

@@ -23,7 +23,7 @@ struct schedule_body {
 };
 static const struct json_field fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, schedule_body, deployment, "deploymentId", JSON_NULLABLE, 0,
-	           128, NULL, "there are no deployments yet"),
+	           128, NULL, "instead of 'run': the deployment that gets a POST with the payload"),
 	JSON_FIELD(JSON_WANT_STRREF, schedule_body, name, "name", JSON_NULLABLE, 0, 128),
 	JSON_FIELD(JSON_WANT_STRREF, schedule_body, path, "path", JSON_NULLABLE, 0, 1024),
 	JSON_FIELD(JSON_WANT_STRREF, schedule_body, cron, "cron", JSON_NULLABLE, 1, 256, NULL,
@@ -48,10 +48,8 @@ static int read_change(struct request *req, struct schedule_change *c, struct er
 
 	if (r < 0)
 		return r;
-	if (b.deployment && *b.deployment)
-		return err_tag(err, -ENOENT, ERR_DEPLOYMENT_NOT_FOUND,
-		               "no deployment '%.60s': this server schedules runs, give 'run'",
-		               b.deployment);
+	if (b.deployment && *b.deployment && b.run_seen == JSON_IS_GIVEN)
+		return err_tag(err, -EINVAL, TAG, "'run' and 'deploymentId' exclude each other");
 	*c = (struct schedule_change){
 		.name = b.name,
 		.cron = b.cron,
@@ -61,6 +59,7 @@ static int read_change(struct request *req, struct schedule_change *c, struct er
 		.active = b.active_seen == JSON_IS_GIVEN ? b.active : -1,
 		.payload = b.payload,
 		.run = b.run_seen == JSON_IS_GIVEN ? b.run : NULL,
+		.deployment = b.deployment && *b.deployment ? b.deployment : NULL,
 	};
 	return 0;
 }
@@ -89,11 +88,12 @@ static json_t *shape_schedule(const struct store_schedule *s)
 	mask(run, "env");
 	mask(run, "customHeaders");
 	return json_pack(
-	        "{s:s, s:s, s:n, s:o, s:o, s:s, s:s, s:i, s:o, s:b, s:o, s:o, s:o, s:o}", "id",
-	        s->id, "accountId", s->account, "deploymentId", "name", shape_text(s->name), "path",
-	        shape_text(s->path), "cron", s->cron, "timezone", s->timezone, "retries",
-	        (int)s->retries, "payload", parsed(s->payload), "active", s->active, "createdAt",
-	        shape_time(s->created_ms), "updatedAt", shape_time(s->updated_ms), "nextRunAt",
+	        "{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:i, s:o, s:b, s:o, s:o, s:o, s:o}", "id",
+	        s->id, "accountId", s->account, "deploymentId", shape_text(s->deployment), "name",
+	        shape_text(s->name), "path", shape_text(s->path), "cron", s->cron, "timezone",
+	        s->timezone, "retries", (int)s->retries, "payload", parsed(s->payload), "active",
+	        s->active, "createdAt", shape_time(s->created_ms), "updatedAt",
+	        shape_time(s->updated_ms), "nextRunAt",
 	        s->active && s->next_ms != INT64_MAX ? shape_time(s->next_ms) : json_null(),
 	        "runConfig", run);
 }
@@ -163,11 +163,12 @@ int api_schedule_list(struct request *req, struct reply *res, struct err *err)
 	    (r = request_time(req, "metricsStart", end - DAY_MS, &start, err)) < 0 ||
 	    (r = store_schedule_list(deps_of(req)->store, who_of(req)->account, &v, &n, err)) < 0)
 		return r;
-	/* None of them is a deployment's. */
-	for (size_t i = 0; r == 0 && i < n && !(deployment && *deployment); i++) {
+	for (size_t i = 0; r == 0 && i < n; i++) {
 		struct schedule_sums m;
 		json_t *j;
 
+		if (deployment && *deployment && strcmp(v[i].deployment, deployment) != 0)
+			continue;
 		if ((r = schedule_sums(deps_of(req)->store, v[i].id, start, end, &m, err)) < 0)
 			break;
 		j = shape_schedule(&v[i]);
@@ -190,15 +191,16 @@ static json_t *shape_attempt(const struct store_attempt *a)
 	                 shape_time(a->started_ms), "updatedAt", shape_time(a->completed_ms));
 }
 
-static json_t *shape_execution(const struct store_execution *x, json_t *attempts)
+static json_t *shape_execution(const struct store_execution *x, const char *deployment,
+                               json_t *attempts)
 {
 	bool running = x->state == CRON_RUNNING;
 
 	return json_pack(
-	        "{s:s, s:s, s:n, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+	        "{s:s, s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
 	        "s:o}",
-	        "id", x->id, "scheduleId", x->schedule, "deploymentId", "runAt",
-	        shape_time(x->run_at_ms), "nextRetryAt", shape_time(x->next_ms), "status",
+	        "id", x->id, "scheduleId", x->schedule, "deploymentId", shape_text(deployment),
+	        "runAt", shape_time(x->run_at_ms), "nextRetryAt", shape_time(x->next_ms), "status",
 	        cron_state_words[x->state], "attempts", (int)x->attempts, "maxAttempts",
 	        (int)x->max_attempts, "lockedAt", running ? shape_time(x->locked_ms) : json_null(),
 	        "lockOwner", running ? json_string("pandod") : json_null(), "lastError",
@@ -209,7 +211,7 @@ static json_t *shape_execution(const struct store_execution *x, json_t *attempts
 }
 
 static int add_execution(struct request *req, json_t *list, const struct store_execution *x,
-                         struct err *err)
+                         const char *deployment, struct err *err)
 {
 	autofree struct store_attempt *v = NULL;
 	json_t *attempts = json_array();
@@ -219,7 +221,7 @@ static int add_execution(struct request *req, json_t *list, const struct store_e
 	for (size_t i = 0; r == 0 && i < n; i++)
 		json_array_append_new(attempts, shape_attempt(&v[i]));
 	if (r == 0)
-		json_array_append_new(list, shape_execution(x, attempts));
+		json_array_append_new(list, shape_execution(x, deployment, attempts));
 	else
 		json_decref(attempts);
 	return r;
@@ -243,7 +245,7 @@ int api_execution_list(struct request *req, struct reply *res, struct err *err)
 	limit = MIN(limit, (uint32_t)LIST_LIMIT_MAX);
 	r = store_execution_list(deps_of(req)->store, sch.id, limit, offset, &v, &n, &total, err);
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = add_execution(req, list, &v[i], err);
+		r = add_execution(req, list, &v[i], sch.deployment, err);
 	/* The SDK takes `offset` for the start of the next page. */
 	return r < 0 ? r
 	             : reply_json(res,
