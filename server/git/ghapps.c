@@ -21,14 +21,18 @@
 #include "store/store_sync.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
-#define HOOKS_BURST 400 /* of HOOKS_PER_S */
+#define HOOKS_BURST 400 /* signed webhooks of one App, */
+#define HOOKS_FILL_S 20 /* and as many again in this time */
 
 int ghapps_new(struct store *s, const char *server, const struct github_net *net,
                int (*changed)(void *ctx, const char *account, const char *server, const char *name,
                               struct err *err),
-               void *ctx, struct ghapps **ret, struct err *err)
+               void *ctx, uint32_t hook_burst, struct ghapps **ret, struct err *err)
 {
-	const struct rate_conf rc = { .per_s = HOOKS_PER_S, .burst = HOOKS_BURST, .slots = 256 };
+	const uint32_t burst = hook_burst ? hook_burst : HOOKS_BURST;
+	const struct rate_conf rc = { .per_s = (double)burst / HOOKS_FILL_S,
+		                      .burst = burst,
+		                      .slots = 256 };
 	struct ghapps *h = calloc(1, sizeof(*h));
 	int r;
 
@@ -38,6 +42,7 @@ int ghapps_new(struct store *s, const char *server, const struct github_net *net
 	}
 	h->store = s;
 	h->net = *net;
+	h->hooks_per_s = MAX(burst / HOOKS_FILL_S, 1u);
 	h->changed = changed;
 	h->ctx = ctx;
 	snprintf(h->server, sizeof(h->server), "%s", server);

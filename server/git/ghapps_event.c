@@ -43,8 +43,8 @@ int ghapps_hook_check(struct ghapps *h, const struct ghapps_hook *k, struct err 
 	if (rate_take(h->rate, a->id, &wait))
 		return 0;
 	err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,
-	        "too many webhooks of this App: wait %u s, then send at most %d a second",
-	        wait.wait_s, HOOKS_PER_S);
+	        "too many webhooks of this App: wait %u s, then send at most %u a second",
+	        wait.wait_s, h->hooks_per_s);
 	err_fact(err, ERR_FACT_RETRY, wait.wait_s);
 	return -EAGAIN;
 }

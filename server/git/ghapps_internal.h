@@ -12,7 +12,6 @@
 struct rate;
 struct store_sync;
 
-#define HOOKS_PER_S 20 /* signed webhooks of one App */
 
 struct ghapps {
 	struct store *store; /* weak */
@@ -20,6 +19,7 @@ struct ghapps {
 	struct github_net net;
 	struct app_tokens *tokens; /* owned */
 	struct rate *rate;         /* owned; signed webhooks, by App */
+	unsigned hooks_per_s;      /* of those */
 	struct crew *crew;         /* owned; looks at installations */
 	/* A repository there has changed: its mirrors of the account are woken. Number of them. */
 	int (*changed)(void *ctx, const char *account, const char *server, const char *name,
@@ -31,7 +31,7 @@ struct ghapps {
 int ghapps_new(struct store *s, const char *server, const struct github_net *net,
                int (*changed)(void *ctx, const char *account, const char *server, const char *name,
                               struct err *err),
-               void *ctx, struct ghapps **ret, struct err *err);
+               void *ctx, uint32_t hook_burst, struct ghapps **ret, struct err *err);
 /* Nothing new is begun. */
 void ghapps_end(struct ghapps *h);
 struct ghapps *ghapps_free(struct ghapps *h);

@@ -286,7 +286,7 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	                         err)) < 0 ||
 	    (r = ghapps_new(s, c->base_url,
 	                    &(struct github_net){ g->conf.allow_private, &y->ending },
-	                    on_change_there, y, &y->ghapps, err)) < 0 ||
+	                    on_change_there, y, c->hook_burst, &y->ghapps, err)) < 0 ||
 	    (r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
 		return r;
 	for (; y->n < WORKERS; y->n++)

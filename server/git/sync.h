@@ -21,6 +21,7 @@ struct syncs;
 struct syncs_conf {
 	char base_url[256]; /* of "owner/name" */
 	uint32_t poll_s;
+	uint32_t hook_burst; /* signed webhooks of a GitHub App at once; 0: the default */
 };
 int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, struct syncs **ret,
                struct err *err);

@@ -53,6 +53,12 @@ test("triggers are made, listed and removed", async () => {
   assert.deepEqual((await call(client, "trigger_log", { repo, trigger: triggerId })).structuredContent.deliveries, []);
   assert.deepEqual((await call(client, "commit_status", { repo, hash: second })).structuredContent.runs, []);
   await call(client, "trigger_delete", { repo, trigger: triggerId });
+  const tag = (await call(client, "trigger_create", { repo, trigger: { event: "tag", tags: ["v*"] },
+    action: { action: "vm", command: "true" } })).structuredContent.triggerId;
+  assert.equal((await call(client, "trigger_list", { repo })).structuredContent.triggers[0].trigger.event, "tag");
+  await call(client, "trigger_delete", { repo, trigger: tag });
+  assert.deepEqual((await call(client, "github_installations", {})).structuredContent.installations, []);
+  await refused(client, "github_repositories", { installation: "ghi-none" }, /NOT_FOUND/);
 });
 
 test("another account sees nothing of it", async (t) => {

@@ -278,7 +278,8 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		                    .issuer = "https://git.test" };
 	if (webhooks_open(&wc, f->store, &f->webhooks, &err) < 0)
 		return -1;
-	struct syncs_conf sc = { .poll_s = getenv("FX_POLL") ? 1 : 3600 };
+	struct syncs_conf sc = { .poll_s = getenv("FX_POLL") ? 1 : 3600,
+		                 .hook_burst = getenv("FX_HOOK_BURST") ? 60 : 0 };
 	snprintf(sc.base_url, sizeof(sc.base_url), "%s",
 	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
 	if (syncs_open(&sc, f->repos, f->store, &f->syncs, &err) < 0)
