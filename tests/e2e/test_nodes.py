@@ -20,7 +20,7 @@ import pg  # noqa: E402
 
 
 def auth_of(server):
-    return {"Authorization": f"Bearer {server.key}"}
+    return {"Authorization": f"Bearer {server.key()}"}
 
 
 class Nodes(Case):
@@ -133,7 +133,7 @@ class Nodes(Case):
             def git(*argv):
                 subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv], cwd=top, check=True, timeout=120,
                                env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, stdout=subprocess.DEVNULL)
-            url = f"http://x:{one.key}@127.0.0.1:{two.port}/{repo}"
+            url = f"http://x:{one.key()}@127.0.0.1:{two.port}/{repo}"
             git("init", "-q", "-b", "main", "w")
             git("-C", "w", "commit", "-q", "--allow-empty", "-m", "one")
             git("-C", "w", "push", "-q", url, "main")
