@@ -455,6 +455,7 @@ struct peers *peers_free(struct peers *p)
 	peers_end(p);
 	if (p->listen_fd >= 0)
 		close(p->listen_fd);
+	mutex_unshared(&p->lock);
 	SSL_CTX_free(p->ctx);
 	cond_destroy(&p->changed);
 	mutex_destroy(&p->lock);

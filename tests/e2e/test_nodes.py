@@ -13,7 +13,7 @@ import node
 from case import ApiError, Case, limit, wait_for
 from harness import ROOT, Server, test_logs
 from ports import free_port
-from stream_checks import Stream
+from stream_checks import Stream, data_of
 from ws import Terminal
 
 sys.path.append(os.path.join(ROOT, "tests/unit"))  # last: files there have the names of files here
@@ -23,7 +23,7 @@ WEB = os.path.join(ROOT, "tests/web")
 
 
 def auth_of(server):
-    return {"Authorization": f"Bearer {server.key}"}
+    return {"Authorization": f"Bearer {server.key()}"}
 
 
 class Nodes(Case):
@@ -112,10 +112,12 @@ class Nodes(Case):
     def through_the_other(self, one, two):
         """Streams, files, a terminal, tools, a name and a repository, all of them the first node's."""
         auth = auth_of(one)
-        with Stream(two.port, "POST", f"/v1/vms/{self.a}/exec", json.dumps({"command": "seq 3; exit 4"}), auth) as s:
+        with Stream(two.port, "POST", f"/v1/vms/{self.a}/exec", json.dumps({"command": "seq 3; exit 4"}),
+                    {**auth, "Accept": "text/event-stream"}) as s:
+            self.assertEqual(s.status, 200, None if s.status == 200 else s.r.read())
             seen = list(s.events())
-        self.assertEqual("".join(d["data"] for e, d in seen if e == "stdout"), "1\n2\n3\n")
-        self.assertEqual(seen[-1][1]["exitCode"], 4)
+        self.assertEqual(b"".join(data_of(d) for e, d in seen if e == "stdout"), b"1\n2\n3\n", seen)
+        self.assertEqual((seen[-1][0], seen[-1][1]["statusCode"]), ("exit", 4))
         data = os.urandom(6 << 20)
         with Stream(two.port, "PUT", f"/v1/vms/{self.a}/raw-files/%2Froot%2Fbig", data, auth) as s:
             self.assertEqual(s.json(), {"bytes": len(data)})
@@ -157,7 +159,7 @@ class Nodes(Case):
             def git(*argv):
                 subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv], cwd=top, check=True, timeout=120,
                                env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, stdout=subprocess.DEVNULL)
-            url = f"http://x:{one.key}@127.0.0.1:{two.port}/{repo}"
+            url = f"http://x:{one.key()}@127.0.0.1:{two.port}/{repo}"
             git("init", "-q", "-b", "main", "w")
             git("-C", "w", "commit", "-q", "--allow-empty", "-m", "one")
             git("-C", "w", "push", "-q", url, "main")
