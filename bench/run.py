@@ -219,7 +219,7 @@ def arguments():
     a.rounds = ROUNDS_QUICK if a.quick else a.rounds
     if a.rounds < 1:
         p.error("--rounds must be at least 1")
-    a.wanted = a.only or names
+    a.wanted = a.only or [name for name in names if name != "many"]  # by name only: it takes all of the machine
     return a
 
 

@@ -125,7 +125,8 @@ bool size_of_point(const struct vmm *m, const char *point, uint32_t *ret_vcpus,
 	for (size_t i = 0; i < z->n; i++) {
 		const struct size *s = &z->s[i];
 
-		if (!*s->point || (strcmp(s->point, point) && strcmp(s->own.point, point)))
+		if (!*s->point ||
+		    (strcmp(s->point, point) != 0 && strcmp(s->own.point, point) != 0))
 			continue;
 		*ret_vcpus = s->vcpus;
 		*ret_mem_mb = s->mem_mb;

@@ -98,7 +98,7 @@ static uint64_t held(const struct sim *s)
 	uint64_t mb = 0;
 
 	for (int i = 0; i < POINTS; i++)
-		mb += s->have[i] * VM_MB;
+		mb += (uint64_t)s->have[i] * VM_MB;
 	return mb;
 }
 

@@ -134,7 +134,7 @@ static void compare(const char *what, void (*step)(struct place *p, unsigned i),
 
 static void page(struct place *p, unsigned i)
 {
-	const struct vm_page q = { .offset = i * 2, .limit = PAGE };
+	const struct vm_page q = { .offset = (size_t)i * 2, .limit = PAGE };
 	size_t by_state[VM_STATE_MAX], n;
 	autofree struct vm_info *v = NULL;
 
@@ -147,7 +147,7 @@ static void find(struct place *p, unsigned i)
 {
 	struct vm_info v;
 
-	OK(vmm_get(p->r->vmm, RIG_ACCOUNT, p->ids[(i * 7919) % p->n], &v, &err));
+	OK(vmm_get(p->r->vmm, RIG_ACCOUNT, p->ids[((size_t)i * 7919) % p->n], &v, &err));
 }
 
 static void quota(struct place *p, unsigned i)
