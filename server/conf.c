@@ -483,7 +483,7 @@ static const struct setting settings[] = {
 	  "Deployments an account may have; each keeps a snapshot" },
 	{ "PANDO_DEPLOY_INSTANCES", SET_U32, MEMBER(deploy_instances), check_u32, "10", NULL, 1, 1000,
 	  "VMs that one deployment may have at a time" },
-	{ "PANDO_DEPLOY_ACCOUNT_INSTANCES", SET_U32, MEMBER(deploy_account_instances), check_u32, "20",
+	{ "PANDO_DEPLOY_ACCOUNT_INSTANCES", SET_U32, MEMBER(account_instances), check_u32, "20",
 	  NULL, 1, 100000, "VMs that all deployments of an account may have at a time" },
 	{ "PANDO_DEPLOY_REQUESTS", SET_U32, MEMBER(deploy_requests), check_u32, "20", NULL, 1, 1000,
 	  "Requests that one instance has at a time before another one is started, unless the deployment says" },

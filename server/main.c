@@ -212,7 +212,7 @@ static int serverless_start(struct app *a, struct err *err)
 		                      .logs = a->logs,
 		                      .deploy = { .deployments = c->deployments,
 		                                  .instances = c->deploy_instances,
-		                                  .account_instances = c->deploy_account_instances,
+		                                  .account_instances = c->account_instances,
 		                                  .requests = c->deploy_requests,
 		                                  .idle_s = c->deploy_idle_s,
 		                                  .wait_ms = c->edge_wait_s * 1000 } };

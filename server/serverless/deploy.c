@@ -218,12 +218,17 @@ static void explain(struct work *w)
 	err_set(&w->err, w->err.code, "the deployment failed: %s", reason_in(own));
 }
 
+/* Under the lock: from deployer_end() on nobody is called who may be gone by then. */
 static int map_names(struct work *w, struct err *err)
 {
+	struct deployer *d = w->s->deployer;
 	json_t *v;
 	size_t i;
 	int r = 0;
 
+	LOCK_SCOPE(&d->lock);
+	if (d->stopping && json_array_size(w->domains))
+		return err_set(err, -ECANCELED, "the server stopped before its names were mapped");
 	json_array_foreach(w->domains, i, v)
 	{
 		r = w->map(w->ctx, w->row.account, json_string_value(v), w->row.id, err);

@@ -178,6 +178,14 @@ class Deploy(DeployBase):
         after = wait_for("it answers", lambda: self.e.curl(f"https://{host}/").status == 200 and self.get(host), 60)
         self.assertEqual(after["host"], before["host"], "the instance is another one")
         self.assertEqual(len(self.instances(d)), 1)
+        # its machine ends while a request is there: that one may be repeated, and is, in another instance
+        vm, = (v["id"] for v in self.instances(d).values())
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self.get, host, "/slow?ms=4000")
+            wait_for("it is under way", lambda: self.info(d)["instances"][0]["requests"] == 1, 30)
+            os.kill(self.s.qemu_of(vm), signal.SIGKILL)
+            self.assertNotEqual(asked.result(120)["host"], before["host"])
+        wait_for("the one that ended is gone", lambda: vm not in {v["id"] for v in self.instances(d).values()}, 60)
 
     @long
     def test_files_redirects_and_fields(self):

@@ -12,7 +12,7 @@ import { failed, notify, pending, undoable } from '../../ui/Toast';
 
 interface Domain { id: string; domain: string; createdAt: string; manageDns?: boolean }
 interface Verification { id: string; domain: string; verificationCode: string; createdAt: string }
-interface Mapping { id: string; domain: string; vmId: string | null; vmPort: number | null; protocol?: string; createdAt: string }
+interface Mapping { id: string; domain: string; vmId: string | null; vmPort: number | null; deploymentId?: string | null; protocol?: string; createdAt: string }
 type Listed<T> = T[] | { domains?: T[]; mappings?: T[]; verifications?: T[] };
 interface Vms { vms: { id: string; name: string | null; state: string }[] }
 const on = ['domain.*'];
@@ -96,7 +96,7 @@ export function Domains() {
 					<Table label="Names that lead to VMs" rows={list(d)} rowKey={(m) => m.id} rowClass={(m) => pending.value.has(`name:${m.domain}`) ? 'going' : undefined}
 						empty={<Empty title="No names are mapped" commands={[{ title: 'In a terminal', code: 'pando domain map my-app.style.dev web -p 8080' }]}>A name leads people to a port of a VM, over HTTPS, and wakes it when it sleeps.</Empty>} columns={[
 							{ key: 'name', title: 'Name', grow: true, sort: (m) => m.domain, cell: (m) => <a href={`https://${m.domain}`} target="_blank" rel="noreferrer noopener">{m.domain}</a> },
-							{ key: 'vm', title: 'VM', cell: (m) => m.vmId ? <a href={url`/ui/vms/${m.vmId}`}>{vmName({ id: m.vmId, name: names.get(m.vmId)?.name })}</a> : '–' },
+							{ key: 'vm', title: 'VM', cell: (m) => m.vmId ? <a href={url`/ui/vms/${m.vmId}`}>{vmName({ id: m.vmId, name: names.get(m.vmId)?.name })}</a> : m.deploymentId ?? '–' },
 							{ key: 'port', title: 'Port', align: 'end', cell: (m) => m.vmPort ?? '–' },
 							{ key: 'protocol', title: '', cell: (m) => m.protocol === 'h2c' ? <Badge>h2c</Badge> : null },
 							{ key: 'since', title: 'Since', hideNarrow: true, cell: (m) => <Ago at={m.createdAt} /> },
