@@ -214,7 +214,7 @@ test('what the browser drops is sent again: signing in and out', async () => {
 	await lose('**/v1/session', 'POST', 2, false);
 	await lose('**/v1/session', 'DELETE', 1, true);
 	await signIn(there);
-	await there.locator('.live.live').waitFor();
+	await there.locator('.live.is-live').waitFor();
 	await there.getByRole('button', { name: 'Account and theme' }).click();
 	await there.getByRole('menuitem', { name: 'Sign out', exact: true }).click();
 	await there.getByLabel('API key or identity token').waitFor();
@@ -274,7 +274,7 @@ test('through the edge, as dashboard.<base domain>: signing in, live, a secure c
 	await there.goto('/');
 	await there.getByLabel('API key or identity token').fill(KEY);
 	await there.getByRole('button', { name: 'Sign in', exact: true }).click();
-	await there.locator('.live.live').waitFor();
+	await there.locator('.live.is-live').waitFor();
 	const [cookie] = await there.context().cookies();
 	assert.deepEqual([cookie.name, cookie.secure, cookie.httpOnly, cookie.sameSite], ['__Host-pando_session', true, true, 'Strict']);
 	await there.waitForFunction((id) => globalThis.pandoTree?.forest?.byId.has(id), vm);

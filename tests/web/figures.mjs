@@ -81,7 +81,7 @@ async function drawing(size) {
 async function anHour(vms) {
 	const page = await signedIn();
 	await page.waitForFunction(() => globalThis.pandoTree?.handle?.stats.frames > 0);
-	await page.locator('.live.live').waitFor();
+	await page.locator('.live.is-live').waitFor();
 	const half = Math.round(EVENTS / 2);
 	/* What is made once (the list of events, compiled code) is there before the first look. */
 	await page.getByRole('link', { name: 'Operate' }).click();
@@ -116,7 +116,7 @@ async function anHour(vms) {
 	await page.context().setOffline(true);
 	await page.getByText('The server is restarting or cannot be reached').waitFor();
 	await page.context().setOffline(false);
-	await page.locator('.live.live').waitFor({ state: 'detached' });
+	await page.locator('.live.is-live').waitFor({ state: 'detached' });
 	count = await seen(page);
 	await happen(vms, CATCH_UP);
 	/* From when the page asks for them to when it has dealt with the last one. */

@@ -92,7 +92,7 @@ test('two tabs of one browser: who signs in as somebody else in one is somebody 
 	await one.getByRole('heading', { name: 'No VMs yet' }).waitFor();
 	assert.equal(await one.getByRole('link', { name: 'web', exact: true }).count(), 0);
 	await one.getByRole('button', { name: 'Account and theme' }).filter({ hasText: 'other' }).waitFor();
-	await one.locator('.live.live').waitFor();
+	await one.locator('.live.is-live').waitFor();
 	quiet(one);
 	await one.context().close();
 });
@@ -105,7 +105,7 @@ test('the server restarts in mid-session: the page says so and comes back', asyn
 	await page.getByText('The server is restarting').waitFor();
 	await startServer();
 	await page.getByText('The server is restarting').waitFor({ state: 'detached' });
-	await page.locator('.live.live').waitFor();
+	await page.locator('.live.is-live').waitFor();
 	assert.equal(await nodes(), count);
 	const made = await api('POST', '/v1/vms', { name: 'after the restart' });
 	await page.waitForFunction((id) => globalThis.pandoTree.forest.byId.has(id), made.id);
@@ -115,7 +115,7 @@ test('the server restarts in mid-session: the page says so and comes back', asyn
 test('an ended session leads to the login page and back to where one was', async () => {
 	await page.goto('/ui/settings?tab=webhooks');
 	await page.getByRole('tab', { name: 'Webhooks' }).waitFor();
-	await page.locator('.live.live').waitFor();
+	await page.locator('.live.is-live').waitFor();
 	/* Somebody signs out everywhere, in another browser. */
 	const elsewhere = await signedIn();
 	await elsewhere.getByRole('button', { name: 'Account and theme' }).click();
@@ -133,7 +133,7 @@ test('an ended session leads to the login page and back to where one was', async
 	await page.getByRole('button', { name: 'Sign in', exact: true }).click();
 	await page.getByRole('tab', { name: 'Webhooks', selected: true }).waitFor();
 	assert.equal(new URL(page.url()).search, '?tab=webhooks');
-	await page.locator('.live.live').waitFor();
+	await page.locator('.live.is-live').waitFor();
 	quiet(page);
 });
 

@@ -92,9 +92,10 @@ export async function newPage(options = {}) {
 			try {
 				return await goto(to, how);
 			} catch (e) {
-				/* "interrupted": a page whose script was lost loads itself again. */
+				/* "interrupted": a page whose script was lost loads itself again, and so does the browser's own page of an error. */
 				if (i > 5 || !/ERR_NETWORK_CHANGED|ERR_ABORTED|chrome-error:|is interrupted by another navigation/.test(e.message))
 					throw e;
+				await page.waitForLoadState('load').catch(() => undefined); /* of the one that came between */
 			}
 	};
 	page.on('pageerror', (e) => page.complaints.push(`error: ${e.message}`));

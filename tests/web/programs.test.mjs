@@ -135,11 +135,11 @@ test('pando login --web: the page shows who asks, and somebody turns it away or 
 
 test('a session that expired: the page says so, and goes on where it was after signing in', async () => {
 	await page.goto('/ui/operate?tab=audit');
-	await page.locator('.live.live').waitFor();
+	await page.locator('.live.is-live').waitFor();
 	await expireSessions();
 	await page.getByText('Your session has ended').waitFor();
 	await page.getByLabel('API key or identity token').fill(KEY);
 	await page.getByRole('button', { name: 'Sign in', exact: true }).click();
 	await page.getByRole('tab', { name: 'Audit log', selected: true }).waitFor();
-	await page.locator('.live.live').waitFor();
+	await page.locator('.live.is-live').waitFor();
 });

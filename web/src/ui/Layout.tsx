@@ -156,7 +156,7 @@ function Live() {
 	const s = eventsState.value;
 	const text = s === 'live' ? 'Live' : s === 'missing' ? 'Not live' : s === 'connecting' ? 'Connecting' : 'Paused';
 	const hint = s === 'live' ? 'Changes arrive as they happen' : s === 'missing' ? 'This server sends no events; pages load again when you act' : 'Waiting for the event stream';
-	return <span class={`live ${s}`} title={hint}><i aria-hidden="true" />{text}</span>;
+	return <span class={`live is-${s}`} title={hint}><i aria-hidden="true" />{text}</span>;
 }
 
 export function Layout({ children, full }: { children: ComponentChildren; full?: boolean }) {
