@@ -12,7 +12,6 @@
 struct rate;
 struct store_sync;
 
-
 struct ghapps {
 	struct store *store; /* weak */
 	char server[256];    /* the default */

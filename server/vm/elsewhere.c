@@ -162,8 +162,8 @@ bool vmm_snapshot_elsewhere(struct vmm *m, const char *snapshot, char ret_home[I
 {
 	struct store_snapshot n;
 
-	return elsewhere_any(m) && store_snapshot_get(m->store, snapshot, &n, NULL) == 0 && *n.point &&
-	       store_point_node(m->store, n.point, ret_home, NULL) == 0 && *ret_home &&
+	return elsewhere_any(m) && store_snapshot_get(m->store, snapshot, &n, NULL) == 0 &&
+	       *n.point && store_point_node(m->store, n.point, ret_home, NULL) == 0 && *ret_home &&
 	       strcmp(ret_home, store_node_id(m->store)) != 0;
 }
 
