@@ -58,7 +58,6 @@
 #include "walls/walls.h"
 #include "web/web.h"
 
-#define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
 #define API_DRAIN_MS 2000 /* for requests that are about to finish */
 #define SSH_DRAIN_MS 2000 /* for connections to close properly */
 
@@ -132,37 +131,6 @@ static int secrets_start(struct app *a, struct err *err)
 	return r < 0 ? r : store_unlock(a->store, a->secrets, err);
 }
 
-static int64_t quota_of(uint64_t n)
-{
-	return n ? (int64_t)n : QUOTA_NONE;
-}
-
-static struct vm_quota quota_default(const struct conf *c)
-{
-	return (struct vm_quota){ .vms = quota_of(c->quota_vms),
-		                  .running = quota_of(c->quota_running),
-		                  .vcpus = quota_of(c->quota_vcpus),
-		                  .mem_mb = quota_of(c->quota_mem_mb),
-		                  .disk_mb = quota_of((uint64_t)c->quota_disk_gb << 10),
-		                  .snapshots = quota_of(c->quota_snapshots) };
-}
-
-/* Limits for specs: the same ranges as those of the settings for the default VM. */
-static struct builder_conf builder_conf(const struct conf *c, struct repos *repos)
-{
-	return (struct builder_conf){ .repos = repos,
-		                      .timeout_s = c->build_timeout_s,
-		                      .cache_max = c->spec_cache_max,
-		                      .limits = { .vcpus = c->vcpus,
-		                                  .mem_mb = c->mem_mb,
-		                                  .disk_mb = c->disk_gb << 10,
-		                                  .vcpus_max = ENGINE_VCPUS_MAX,
-		                                  .mem_mb_max = ENGINE_MEM_MAX_MB,
-		                                  .disk_mb_max = DISK_GB_MAX << 10,
-		                                  .mem_mb_min = ENGINE_MEM_MIN_MB,
-		                                  .image_dir = c->image_dir } };
-}
-
 static int repos_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -210,12 +178,7 @@ static int serverless_start(struct app *a, struct err *err)
 		                      .vmm = a->vmm,
 		                      .builder = a->builder,
 		                      .logs = a->logs,
-		                      .deploy = { .deployments = c->deployments,
-		                                  .instances = c->deploy_instances,
-		                                  .account_instances = c->account_instances,
-		                                  .requests = c->deploy_requests,
-		                                  .idle_s = c->deploy_idle_s,
-		                                  .wait_ms = c->edge_wait_s * 1000 } };
+		                      .deploy = setup_deployments(c) };
 
 	return serverless_new(&sc, &a->serverless, err);
 }
@@ -297,7 +260,7 @@ static int app_start(struct app *a, struct err *err)
 		               .seeds = c->seeds,
 		               .ca_follows = true,
 		               .sizes_disk_mb = c->sizes_disk_mb,
-		               .quota = quota_default(c),
+		               .quota = setup_quota(c),
 		               .boot_s = c->boot_s,
 		               .busy_wait_s = c->busy_wait_s,
 		               .disk_budget_mb = c->disk_budget_mb,
@@ -358,7 +321,7 @@ static int app_start(struct app *a, struct err *err)
 		return r;
 	repos_tell_unheard(a->repos);
 	access_log(a, "the access log is not read", access_load);
-	bc = builder_conf(c, a->repos);
+	bc = setup_builder(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = serverless_start(a, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), a->peers, &a->front,

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "conf.h"
+#include "engine/engine.h"
 #include "objects/objects.h"
 #include "store/store_object.h"
 
@@ -80,4 +81,49 @@ int setup_objects(const struct conf *c, struct store *store, struct objects **re
 		return r;
 	r = objects_claim(*ret, err);
 	return objects_hopeless(r) ? err_wrap(err, -EINVAL, "PANDO_OBJECTS") : 0;
+}
+
+/* ---- what settings mean to others ---- */
+
+#define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
+
+static int64_t quota_of(uint64_t n)
+{
+	return n ? (int64_t)n : QUOTA_NONE;
+}
+
+struct vm_quota setup_quota(const struct conf *c)
+{
+	return (struct vm_quota){ .vms = quota_of(c->quota_vms),
+		                  .running = quota_of(c->quota_running),
+		                  .vcpus = quota_of(c->quota_vcpus),
+		                  .mem_mb = quota_of(c->quota_mem_mb),
+		                  .disk_mb = quota_of((uint64_t)c->quota_disk_gb << 10),
+		                  .snapshots = quota_of(c->quota_snapshots) };
+}
+
+/* Limits for specs: the same ranges as those of the settings for the default VM. */
+struct builder_conf setup_builder(const struct conf *c, struct repos *repos)
+{
+	return (struct builder_conf){ .repos = repos,
+		                      .timeout_s = c->build_timeout_s,
+		                      .cache_max = c->spec_cache_max,
+		                      .limits = { .vcpus = c->vcpus,
+		                                  .mem_mb = c->mem_mb,
+		                                  .disk_mb = c->disk_gb << 10,
+		                                  .vcpus_max = ENGINE_VCPUS_MAX,
+		                                  .mem_mb_max = ENGINE_MEM_MAX_MB,
+		                                  .disk_mb_max = DISK_GB_MAX << 10,
+		                                  .mem_mb_min = ENGINE_MEM_MIN_MB,
+		                                  .image_dir = c->image_dir } };
+}
+
+struct deploy_limits setup_deployments(const struct conf *c)
+{
+	return (struct deploy_limits){ .deployments = c->deployments,
+		                       .instances = c->deploy_instances,
+		                       .account_instances = c->account_instances,
+		                       .requests = c->deploy_requests,
+		                       .idle_s = c->deploy_idle_s,
+		                       .wait_ms = c->edge_wait_s * 1000 };
 }

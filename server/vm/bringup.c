@@ -17,6 +17,7 @@
 #include "metrics/metrics.h"
 #include "net/gate.h"
 #include "vm/seed.h"
+#include "vm/template_own.h"
 
 #define BOOTS 3 /* of a kernel that crashes while it boots */
 

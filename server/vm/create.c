@@ -15,6 +15,7 @@
 #include "metrics/metrics.h"
 #include "store/store_note.h"
 #include "vm/elsewhere.h"
+#include "vm/template_own.h"
 #include "vm/vm_internal.h"
 
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "guest/guest_code.h"
 #include "store/store_net.h"
+#include "vm/template_own.h"
 #include "vm/vm_internal.h"
 #include "vm/vpc.h"
 

@@ -28,6 +28,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "vm/sizes.h"
+#include "vm/template_own.h"
 
 #define SIZES_KEPT 16  /* templates in the store */
 #define SIZES_MAKING 2 /* at a time, for those who ask */

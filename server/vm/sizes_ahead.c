@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "vm/sizes.h"
+#include "vm/template_own.h"
 
 #define SIZE_QUIET 10      /* times m->t.quiet without a start before one is made ahead */
 #define SIZE_BACKOFF_MAX 6 /* doublings of m->t.retry */

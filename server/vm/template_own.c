@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "vm/sizes.h"
+#include "vm/template_own.h"
 
 #define BACKOFF_MAX 6 /* doublings of m->t.retry */
 

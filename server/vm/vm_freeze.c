@@ -21,6 +21,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
+#include "vm/template_own.h"
 #include "vm/vm_internal.h"
 
 static void fill_point(struct vm *vm, const struct machine_frozen *f, const char *id,

@@ -590,13 +590,6 @@ int template_hold(struct vmm *m, char ret_point[ID_SIZE], struct err *err); /* a
 bool template_is(const struct vmm *m, const char *point) REQUIRES(&m->lock);
 /* What default VMs are thawed from. */
 const char *template_now(const struct vmm *m) REQUIRES(&m->lock);
-/* template_own.c: this server's own template is wanted and not there yet. */
-bool own_pending(struct vmm *m, const struct own *o) REQUIRES(&m->lock);
-/* It is damaged; true: it was one, and is made again. Fine for any point. */
-bool own_forget(struct vmm *m, const char *point);
-/* A guest thawed from that point (NULL: none) is not told again what it knows; vm->lock. */
-void vm_told_already(struct vm *vm, const struct engine_point *p);
-void vm_note_told(struct vm *vm, const char *point); /* it was suspended as that point */
 void *keeper_main(void *arg);
 void *reaper_main(void *arg);
 void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */

@@ -10,7 +10,7 @@ import tempfile
 
 import host
 import node
-from case import ApiError, Case, limit, wait_for
+from case import Case, limit, wait_for
 from harness import ROOT, Server, test_logs
 from ports import free_port
 from stream_checks import Stream, data_of

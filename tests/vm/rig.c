@@ -27,6 +27,7 @@
 #include "store/store_cluster.h"
 #include "store/store_object.h"
 #include "vm/template.h"
+#include "vm/template_own.h"
 #include "vm/vm_internal.h"
 
 #define SETTLE_MS 60000

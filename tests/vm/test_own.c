@@ -26,6 +26,7 @@
 #include "tests/unit/check.h"
 #include "tests/vm/rig.h"
 #include "vm/sizes.h"
+#include "vm/template_own.h"
 #include "vm/tree.h"
 #include "vm/vm_internal.h"
 

@@ -1742,7 +1742,7 @@ _ScheduleAlways = TypedDict("_ScheduleAlways", {
     "createdAt": "str",
     "updatedAt": "str",
     "nextRunAt": "Optional[str]",
-    "runConfig": "ScheduledRun",
+    "runConfig": "Optional[ScheduledRun]",
 })
 
 
