@@ -156,8 +156,8 @@ static bool has_unread(const struct visitor *v, uint64_t now)
 {
 	int n = 0;
 
-	return !v->heard && now < v->since_ms + UNREAD_MAX_MS &&
-	       ioctl(v->fd, FIONREAD, &n) == 0 && n > 0;
+	return !v->heard && now < v->since_ms + UNREAD_MAX_MS && ioctl(v->fd, FIONREAD, &n) == 0 &&
+	       n > 0;
 }
 
 /* When it may be asked to make room; n: strangers of its address. */
