@@ -28,7 +28,8 @@ enum {
 	O_RUNTIME,
 	O_VPC,
 	O_ADDRESS,
-	O_EGRESS
+	O_EGRESS,
+	O_CHECKPOINT
 };
 
 /* --vpc, --address: its NIC in a private network; --egress: what it may reach. */
@@ -94,7 +95,9 @@ static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 	    (r = vm_pairs(a, O_METADATA, "metadata", "metadata", body)) != CLI_OK ||
 	    (r = vm_never_or_time("delete-after", a->opt[O_DELETE_AFTER], "deleteAfterSeconds",
 	                          body)) != CLI_OK ||
-	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK)
+	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK ||
+	    (r = vm_never_or_time("checkpoint-every", a->opt[O_CHECKPOINT],
+	                          "checkpointEverySeconds", body)) != CLI_OK)
 		return r;
 	if (a->opt[O_SELF])
 		json_object_set_new(body, "selfAccess", json_true());
@@ -160,7 +163,8 @@ static const struct cli_verb verbs[] = {
 	    { "runtime", "NAME", "with this runtime: bun or deno; may be repeated", .type = CLI_LIST },
 	    { "vpc", "VPC", "in this private network" },
 	    { "address", "IPV4", "with this address of it; default: a free one" },
-	    { "egress", "POLICY", "what it may reach: open, closed, or a JSON file with a policy (open)" } },
+	    { "egress", "POLICY", "what it may reach: open, closed, or a JSON file with a policy (open)" },
+	    { "checkpoint-every", "TIME", "freeze it this often while it runs, to have something to rewind to" } },
 	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
 	           "layer; layers that were built before are taken from the cache, and the log of new "
 	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "

@@ -9,20 +9,21 @@
 
 static int rewind_vm(struct cli *c, const struct cli_args *a)
 {
-	autofree char *snapshot = cli_snapshot_id(c, a->arg[1]);
+	autofree char *snapshot = a->arg[1] ? cli_snapshot_id(c, a->arg[1]) : NULL;
 	autojson json_t *reply = NULL;
 	const char *kept;
 	int r;
 
-	if (!snapshot)
+	if (a->arg[1] && !snapshot)
 		return CLI_REFUSED;
 	r = cli_vm_call(c, a->arg[0], "POST", "/rewind",
-	                json_pack("{s:s, s:b}", "snapshotId", snapshot, "keep", !a->opt[0]),
+	                json_pack("{s:s?, s:b}", "snapshotId", snapshot, "keep", !a->opt[0]),
 	                &reply);
 	if (r != CLI_OK)
 		return r;
 	kept = cli_str(reply, "previousSnapshotId");
-	cli_say(c, reply, "%s is at %s%s%s%s", cli_str(reply, "id"), cli_str(reply, "snapshotId"),
+	cli_say(c, reply, "%s is at %s%s%s%s", cli_str(reply, "id"),
+	        snapshot ? cli_str(reply, "snapshotId") : "its last point",
 	        *kept ? "; its previous state is kept as " : "", kept, "");
 	return CLI_OK;
 }
@@ -92,10 +93,11 @@ static int diff(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "rewind", "VM SNAPSHOT", "rewind a VM to one of its earlier snapshots", rewind_vm,
+	{ "rewind", "VM [SNAPSHOT]", "rewind a VM to one of its earlier snapshots", rewind_vm,
 	  { { "drop", NULL, "do not keep the current state" } },
 	  .about = "Restores memory and disk; id, name and settings stay. The current state is kept as "
-	           "a snapshot named 'before rewind' unless --drop is given.",
+	           "a snapshot named 'before rewind' unless --drop is given. Without SNAPSHOT it goes to its last "
+	           "suspend, snapshot or checkpoint: also if it is lost, with its node or its layers.",
 	  .examples = "pando vm rewind web before-upgrade # undo the upgrade" },
 	{ "diff", "VM OTHER", "list files that differ from a related VM or snapshot", diff,
 	  { { "path", "PATH", "only this file or tree" },

@@ -57,7 +57,7 @@ int vm_never_or_time(const char *option, const char *s, const char *member, json
 	return CLI_OK;
 }
 
-enum { O_NAME, O_TAG, O_METADATA, O_DELETE_AFTER, O_IDLE, O_SELF, O_NO_SELF };
+enum { O_NAME, O_TAG, O_METADATA, O_DELETE_AFTER, O_IDLE, O_SELF, O_NO_SELF, O_CHECKPOINT };
 
 static int set(struct cli *c, const struct cli_args *a)
 {
@@ -70,7 +70,9 @@ static int set(struct cli *c, const struct cli_args *a)
 	if ((r = vm_pairs(a, O_METADATA, "metadata", "metadata", body)) != CLI_OK ||
 	    (r = vm_never_or_time("delete-after", a->opt[O_DELETE_AFTER], "deleteAfterSeconds",
 	                          body)) != CLI_OK ||
-	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK)
+	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK ||
+	    (r = vm_never_or_time("checkpoint-every", a->opt[O_CHECKPOINT],
+	                          "checkpointEverySeconds", body)) != CLI_OK)
 		return r;
 	if (a->opt[O_SELF] && a->opt[O_NO_SELF])
 		return cli_fail(CLI_USAGE, "--self-access and --no-self-access exclude each other");
@@ -78,7 +80,8 @@ static int set(struct cli *c, const struct cli_args *a)
 		json_object_set_new(body, "selfAccess", json_boolean(a->opt[O_SELF] != NULL));
 	if (!json_object_size(body))
 		return cli_fail(CLI_USAGE, "nothing to change: give --name, --tag, --metadata, "
-		                           "--delete-after, --idle or --self-access");
+		                           "--delete-after, --idle, --checkpoint-every or "
+		                           "--self-access");
 	r = cli_vm_call(c, a->arg[0], "PATCH", "", json_incref(body), &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "changed");
@@ -94,7 +97,8 @@ static const struct cli_verb verbs[] = {
 	    { "delete-after", "TIME", "delete it after this long from now on, or 'never'" },
 	    { "idle", "TIME", "suspend after this long without activity, or 'never'" },
 	    { "self-access", NULL, "its programs may fork, snapshot, suspend and rewind it" },
-	    { "no-self-access", NULL, "they may not any more" } },
+	    { "no-self-access", NULL, "they may not any more" },
+	    { "checkpoint-every", "TIME", "freeze it this often while it runs, to have something to rewind to, or 'never'" } },
 	  .about = "Wakes nothing. An empty value ('--tag \"\"') removes all of a kind.",
 	  .examples = "pando vm set web --name shop --tag prod --metadata owner=ann\n"
 	              "pando vm set web --delete-after 2h # two hours more, counted from now" },

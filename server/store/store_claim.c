@@ -52,9 +52,12 @@ int store_unstored(struct store *s, const char *point, const char *layer, struct
 	return unstored_locked(s, point, layer, err);
 }
 
-/* What it wakes from: a suspended VM from its point, a stopped one from its disk. */
-static int rests_on(struct store *s, const struct store_vm *v, struct err *err)
+int unstored_vm_locked(struct store *s, const struct store_vm *v, struct err *err)
 {
+	struct store_point p;
+
+	if (v->info.state == VM_SUSPENDED && row_get(s, &point_table, v->info.point, &p, NULL) < 0)
+		return 1; /* whatever it is, it is not there */
 	return unstored_locked(s, v->info.state == VM_SUSPENDED ? v->info.point : "",
 	                       v->info.state == VM_STOPPED ? v->disk_layer : "", err);
 }
@@ -79,7 +82,7 @@ int store_vm_look(struct store *s, const char *id, struct store_found *ret, stru
 		ret->owned = *ret->row.node && node.alive;
 		snprintf(ret->owner, sizeof(ret->owner), "%s", node.name);
 	}
-	if ((r = rests_on(s, &ret->row, err)) < 0)
+	if ((r = unstored_vm_locked(s, &ret->row, err)) < 0)
 		return r;
 	ret->unstored = (unsigned)r;
 	return 0;
@@ -148,7 +151,7 @@ int store_vm_claim(struct store *s, const struct store_vm *seen, bool whole, str
 		return r < 0 ? r : changed(seen, err);
 	if ((r = row_get(s, &vm_table, seen->info.id, &row, err)) < 0)
 		return r;
-	if (whole && (r = rests_on(s, &row, err)) != 0)
+	if (whole && (r = unstored_vm_locked(s, &row, err)) != 0)
 		return r < 0 ? r : not_whole(&row, r, err);
 	if ((r = hand_over(s, seen, s->node, s->node, err)) < 0 ||
 	    (r = row_get(s, &vm_table, seen->info.id, &row, err)) < 0 ||
@@ -165,7 +168,7 @@ int store_vm_give_up(struct store *s, const struct store_vm *v, struct err *err)
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = node_owns_locked(s, v, err)) < 0)
 		return r;
-	if ((r = rests_on(s, v, err)) != 0)
+	if ((r = unstored_vm_locked(s, v, err)) != 0)
 		return r < 0 ? r : not_whole(v, r, err);
 	if ((r = hand_over(s, v, "", v->home, err)) < 0)
 		return r;

@@ -238,6 +238,9 @@ extern const struct table vm_table, snapshot_table, point_table, layer_table, no
 /* store_claim.c: how many files of that point, and of that layer and all below it, are not in the
  * object store; "": none asked for. */
 int unstored_locked(struct store *s, const char *point, const char *layer, struct err *err);
+/* The same of what a VM at rest wakes from: a suspended one from its point, a stopped one from its
+ * disk. */
+int unstored_vm_locked(struct store *s, const struct store_vm *v, struct err *err);
 
 /* ---- store_tree.c ---- */
 /* Before points are deleted: their children get the nearest remaining ancestor as

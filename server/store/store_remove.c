@@ -62,8 +62,7 @@ static int survives(struct store *s, struct store_vm *row, struct err *err)
 
 	if (row->info.state == VM_LOST)
 		return trim_lost(s, row, err);
-	r = unstored_locked(s, row->info.state == VM_SUSPENDED ? row->info.point : "",
-	                    row->info.state == VM_STOPPED ? row->disk_layer : "", err);
+	r = unstored_vm_locked(s, row, err);
 	return r < 0 ? r : r == 0;
 }
 

@@ -276,17 +276,16 @@ int store_run_unfinished(struct store *s, struct store_run **ret, size_t *ret_n,
 
 int run_fail_locked(struct store *s, const char *node, struct err *err)
 {
-	const char *args[2] = { node };
 	char now[24];
+	const char *args[] = { now, node };
 
 	snprintf(now, sizeof(now), "%" PRId64, clock_wall_ms());
-	args[1] = now;
 	return MIN(run_text(s,
 	                    "UPDATE script_runs SET state = 'complete', failed = 1, "
-	                    "ended_ms = CAST($2 AS BIGINT), output = "
+	                    "ended_ms = CAST($1 AS BIGINT), output = "
 	                    "'{\"error\":{\"name\":\"Interrupted\",\"message\":\"its node was "
 	                    "removed\",\"stack\":\"\"},\"logs\":[]}' "
-	                    "WHERE node = $1 AND state <> 'complete'",
+	                    "WHERE node = $2 AND state <> 'complete'",
 	                    args, 2, err),
 	           0);
 }

@@ -274,7 +274,7 @@ static void make_checkpoint(struct rig *r, const char *id, char ret[ID_SIZE])
 	struct vm *vm;
 
 	OK(vmm_lock(r->vmm, RIG_ACCOUNT, id, &vm, &err));
-	vm->checkpoint_ms = 1;
+	vm->checkpoint_ms = clock_ms() - UINT64_C(3600) * 1000; /* wraps if we are young */
 	vm_look_at_checkpoint(vm);
 	snprintf(ret, ID_SIZE, "%s", vm->row.checkpoint);
 	vm_unlock(vm);

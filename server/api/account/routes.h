@@ -53,7 +53,7 @@ DOC(REPLY, "{id: string, draining: bool}")
 DOC(FAILS, "NODE_NOT_FOUND")
 ROUTE(DELETE, "/v1/cluster/nodes/{node}", SCOPE_ADMIN, NO_BODY, api_node_remove, 0,
       "Forget a node that is gone for good")
-DOC(QUERY, "lose?: bool =together with the VMs and snapshots that only it has=")
+DOC(QUERY, "lose?: bool =together with the VMs and snapshots that are not in the object store=")
 DOC(REPLY, "Id")
 DOC(FAILS, "NODE_NOT_FOUND CONFLICT")
 ROUTE(GET, "/auth/v1/whoami", SCOPE_SELF, NO_BODY, api_whoami, 0,
