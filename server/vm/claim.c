@@ -134,7 +134,7 @@ static int cannot(const struct store_found *f, enum claim_for what, struct err *
 		return err_tag(err, -EIO, ERR_NODE_UNAVAILABLE,
 		               "VM %s is lost: it was running on node '%s', which is down. When that "
 		               "node is back it is stopped, with its disk; or rewind it to what is "
-		               "left of its past (POST /v1/vms/%s/rewind)",
+		               "left of its past ('pando vm rewind %s')",
 		               id, owner, id);
 	if (what == CLAIM_TO_USE && f->unstored)
 		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,

@@ -136,7 +136,7 @@ class Elsewhere(Case):
         self.assertEqual(two.state(self.running), "lost")
         error = self.refused(503, "NODE_UNAVAILABLE", two.sh, self.running, "true")
         self.assertIn("rewind", error.message)
-        reply = two.post(self.running, "rewind", {})
+        reply = two.post(self.running, "rewind", {"snapshotId": None})
         self.assertEqual((reply["state"], reply["snapshotId"]), ("suspended", None))
         self.same(two, self.running)
         self.assertEqual(two.sh(self.running, "ls /run/after || true").strip(), "")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tree: its shape, rewind, diff; services and terminals of a VM"""
 import os
+import signal
 import threading
 from http.client import HTTPException
 from urllib.parse import urlencode
 
+import host
 from case import Case, Holder, wait_for
 
 
@@ -39,6 +41,20 @@ class Tree(Case):
             running = sum(v["state"] == "running" for v in self.s.vms().values())
             return len(self.s.qemu_pids()) <= running + int(self.s.env["PANDO_BLANKS"])
         wait_for("hidden machines are gone", so, 30)
+
+    def test_a_checkpoint(self):
+        """A VM that is frozen every so often, and whose process ends: back to the newest one, on request."""
+        vm = self.s.create(checkpointEverySeconds=10)
+        self.refused(404, "SNAPSHOT_NOT_FOUND", self.s.post, vm, "rewind", {"snapshotId": None})
+        h = Holder(self.s, vm, "inmemory")
+        points = {n["id"] for n in self.tree()[0].values() if n["type"] == "point"}
+        wait_for("a checkpoint is made", lambda: {n["id"] for n in self.tree()[0].values() if n["type"] == "point"} - points, 30)
+        host.kill(self.s.qemu_of(vm), signal.SIGKILL)
+        wait_for("it has crashed", lambda: self.s.state(vm) == "stopped", 30)
+        self.s.api("PATCH", f"/v1/vms/{vm}", {"name": "was"})
+        self.assertEqual(self.s.post(vm, "rewind", {"snapshotId": None, "keep": False})["state"], "suspended")
+        self.assertEqual(h.get(), "inmemory")
+        self.s.delete(vm)
 
     # ---- the tree ----
 

@@ -267,6 +267,31 @@ static void vms_end_when_they_were_told_to(void **state)
 	assert_non_null(strstr(c.body, "\"deleteReason\":\"expired\""));
 }
 
+static void checkpoints_are_set_and_shown(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply a = { 0 }, b = { 0 };
+	char path[64], id[32];
+
+	fx_refused(f, "POST", "/v1/vms", "{\"checkpointEverySeconds\":9}", 400, "CREATE_VM_BAD_REQUEST",
+	           "at least 10");
+	fx_call(f, "POST", "/v1/vms", "{\"checkpointEverySeconds\":3600}", 200, &a);
+	snprintf(id, sizeof(id), "%s", fx_str(a.json, "id"));
+	get(f, id, &b);
+	assert_int_equal(json_integer_value(json_object_get(b.json, "checkpointEverySeconds")),
+	                 3600);
+	snprintf(path, sizeof(path), "/v1/vms/%s", id);
+	fx_refused(f, "PATCH", path, "{\"checkpointEverySeconds\":1}", 400, "BAD_REQUEST",
+	           "at least 10");
+	change(f, id, "{\"name\":\"x\"}");
+	get(f, id, &b);
+	assert_int_equal(json_integer_value(json_object_get(b.json, "checkpointEverySeconds")),
+	                 3600);
+	change(f, id, "{\"checkpointEverySeconds\":null}");
+	get(f, id, &b);
+	assert_int_equal(json_integer_value(json_object_get(b.json, "checkpointEverySeconds")), 0);
+}
+
 static void exec(struct fx *f, const char *id, const char *body, const char *want)
 {
 	autoreply struct http_reply r = { 0 };
@@ -373,6 +398,7 @@ int main(void)
 		T(tags_and_metadata),
 		T(names_change_and_stay_distinct),
 		T(vms_end_when_they_were_told_to),
+		T(checkpoints_are_set_and_shown),
 		T(everything_sees_the_environment),
 		T(a_create_that_is_sent_again_is_not_made_twice),
 		T(a_vm_that_nobody_knows_is_deleted),

@@ -67,7 +67,10 @@ static void go_back(void **state)
 	assert_true(json_is_null(json_object_get(r.json, "previousSnapshotId")));
 	http_reply_done(&r);
 	fx_refused(f, "POST", path, "{}", 400, "BAD_REQUEST", "snapshotId");
-	fx_refused(f, "POST", path, "{\"snapshotId\":null}", 400, "BAD_REQUEST", "snapshotId");
+	/* the newest point of its past is that snapshot's */
+	fx_call(f, "POST", path, "{\"snapshotId\":null,\"keep\":false}", 200, &r);
+	assert_true(json_is_null(json_object_get(r.json, "snapshotId")));
+	http_reply_done(&r);
 	fx_refused(f, "POST", path, "{\"snapshotId\":\"sc-x\"}", 400, "INVALID_SNAPSHOT_ID", "sc-");
 	fx_refused(f, "POST", path, "{\"snapshotId\":\"sc-aaaaaaaaaaaaaaaaaaaa\",\"keep\":1}", 400,
 	           "BAD_REQUEST", "keep");

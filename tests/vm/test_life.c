@@ -12,8 +12,11 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "tests/unit/check.h"
 #include "tests/vm/rig.h"
+#include "vm/tree.h"
+#include "vm/vm_internal.h"
 
 static int setup(void **state)
 {
@@ -112,6 +115,51 @@ static void vms_outlive_the_manager(void **state)
 	rig_check(r);
 }
 
+/* As the keeper does it when its time has come. */
+static void make_checkpoint(struct rig *r, const char *id, char ret[ID_SIZE])
+{
+	struct vm *vm;
+
+	OK(vmm_lock(r->vmm, RIG_ACCOUNT, id, &vm, &err));
+	vm->row.info.checkpoint_every_s = 3600;
+	vm->checkpoint_ms = clock_ms() - UINT64_C(3600) * 1000; /* wraps if we are young */
+	vm_look_at_checkpoint(vm);
+	snprintf(ret, ID_SIZE, "%s", vm->row.checkpoint);
+	vm_unlock(vm);
+}
+
+static void back_to_a_checkpoint(void **state)
+{
+	struct rig *r = *state;
+	char first[ID_SIZE], second[ID_SIZE];
+	struct vm_rewind w;
+	struct store_point p;
+	struct vm_info vm, i;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	assert_int_equal(vmm_rewind(r->vmm, RIG_ACCOUNT, vm.id, NULL, true, &w, &err), -ENOENT);
+	assert_int_equal(err.tag, ERR_SNAPSHOT_NOT_FOUND);
+	make_checkpoint(r, vm.id, first);
+	make_checkpoint(r, vm.id, second);
+	assert_true(*first && *second && strcmp(first, second) != 0);
+	rig_check(r);
+	FAILS(-ENOENT, store_point_get(r->store, first, &p, &err)); /* one is kept */
+	OK(store_point_get(r->store, second, &p, &err));
+	rig_crash(r);
+	fake_die(r->fake, vm.instance);
+	OK(rig_start(r, &err));
+	OK(vmm_get(r->vmm, RIG_ACCOUNT, vm.id, &i, &err));
+	assert_int_equal(i.state, VM_STOPPED); /* never by itself */
+	OK(vmm_rewind(r->vmm, RIG_ACCOUNT, vm.id, NULL, false, &w, &err));
+	assert_int_equal(w.vm.state, VM_SUSPENDED);
+	assert_string_equal(w.vm.point, second);
+	OK(rig_usable(r, vm.id, &err));
+	rig_check(r);
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, vm.id, NULL, &err));
+	rig_check(r);
+	FAILS(-ENOENT, store_point_get(r->store, second, &p, &err));
+}
+
 static void a_pool_hands_over(void **state)
 {
 	struct rig *r = rig_new(&(struct rig_opts){ .pool = 2, .blanks = 1 });
@@ -138,6 +186,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_whole_life, setup, teardown),
 		cmocka_unit_test_setup_teardown(suspended_again_and_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(vms_outlive_the_manager, setup, teardown),
+		cmocka_unit_test_setup_teardown(back_to_a_checkpoint, setup, teardown),
 		cmocka_unit_test(a_pool_hands_over),
 	};
 	int r = rig_main_begin();

@@ -326,7 +326,7 @@ ROUTE(GET, "/v1/vms/{vm_id}/tree", SCOPE_VM_READ, NO_BODY, api_vm_tree, 0,
       "The tree around one VM")
 DOC(REPLY, "Tree")
 ROUTE(POST, "/v1/vms/{vm_id}/rewind", SCOPE_VM_WRITE, KIB(64), api_vm_rewind, 0,
-      "Rewind a VM to an ancestor snapshot, or without one to the newest point of its past")
+      "Rewind a VM to an ancestor snapshot, or with null to the newest point of its past")
 DOC(BODY, "Rewind")
 DOC(REPLY, "{id: string, snapshotId: string | null, state: VmState, previousSnapshotId: string | null, vmInstanceId: string | null, generation: int}")
 DOC(FAILS, "BAD_REQUEST INVALID_SNAPSHOT_ID SNAPSHOT_NOT_FOUND SOURCE_SNAPSHOT_LOST SOURCE_SNAPSHOT_DELETED CONFLICT STILL_CREATING VM_IS_SUSPENDING "

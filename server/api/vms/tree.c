@@ -102,7 +102,7 @@ struct rewind_body {
 	bool keep;
 };
 static const struct json_field rewind_fields[] = {
-	JSON_FIELD_STR(rewind_body, snapshot_id, "snapshotId", JSON_NULLABLE),
+	JSON_FIELD_STR(rewind_body, snapshot_id, "snapshotId", JSON_REQUIRED | JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_BOOL, rewind_body, keep, "keep", JSON_NULLABLE, 0, 0),
 };
 JSON_TABLE(Rewind, rewind_fields);
