@@ -33,11 +33,12 @@ import plainqemu  # noqa: E402
 import plot  # noqa: E402
 import private  # noqa: E402
 import sizes  # noqa: E402
+import elsewhere  # noqa: E402
 import width  # noqa: E402
 from floor import Floor  # noqa: E402
 
 ROUND = live.ROUND + kinds.ROUND
-WIDTH = ["width"]  # with servers of its own
+WIDTH = ["width", "elsewhere"]  # with servers of their own
 RESULTS = os.path.join(HERE, "results")
 ROUNDS, ROUNDS_QUICK = 10, 3
 BUSY_LIMIT = 0.10   # of all cores, by others, before a warning
@@ -267,11 +268,13 @@ def main():
                 if part:
                     part.close()
             bench, server = None, None
-        if "width" in a.wanted:
+        for name, part in (("width", width), ("elsewhere", elsewhere)):
+            if name not in a.wanted:
+                continue
             try:
-                width_health = width.run(record, min(a.rounds, width.ROUNDS_MAX), size, work, say)
+                width_health = part.run(record, min(a.rounds, width.ROUNDS_MAX), size, work, say)
             except Exception as e:
-                record.failures.append({"kind": "width", "why": f"{type(e).__name__}: {e}"})
+                record.failures.append({"kind": name, "why": f"{type(e).__name__}: {e}"})
                 traceback.print_exc()
         health = health or width_health
         api_health = api.run(record, a.wanted, a.rounds, work, build, say)

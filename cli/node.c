@@ -110,14 +110,18 @@ static const struct cli_verb verbs[] = {
 	  "suspend a node's VMs and give it no new ones, before it is stopped",
 	  drain,
 	  { [O_OFF] = { "off", NULL, "end that: it takes new VMs again" },
-	    [O_WAIT] = { "wait", NULL, "until all of its VMs are stored and given up; says what is left" } },
-	  .about = "With an object store the VMs are uploaded and given up, and any use resumes them on "
+	    [O_WAIT] = { "wait", NULL,
+	                 "until all of its VMs are stored and given up; says what is left" } },
+	  .about = "With an object store the VMs are uploaded and given up, and any use resumes "
+	           "them on "
 	           "another node. Without one, what is used meanwhile is resumed on that node." },
 	{ "remove",
 	  "NODE",
 	  "forget a node that is gone for good",
 	  drop,
-	  { [O_LOSE] = { "lose", NULL, "together with the VMs and snapshots that are not in the object store" } } },
+	  { [O_LOSE] = { "lose", NULL,
+	                 "together with the VMs and snapshots that are not in the object "
+	                 "store" } } },
 };
 const struct cli_noun cli_node = { "node", "machines that share one database", verbs,
 	                           ARRAY_SIZE(verbs) };

@@ -22,8 +22,8 @@
  * @VM_SUSPENDING: being frozen to be suspended; calls wait for the lock.
  * @VM_SUSPENDED: a point with memory; no process.
  * @VM_STOPPED: disk layers only; no process.
- * @VM_LOST: its layers are damaged or gone, or its node is; it can be deleted, or rewound to a point
- *	that is left of its past.
+ * @VM_LOST: its layers are damaged or gone, or its node is; it can be deleted, or rewound to a
+ *point that is left of its past.
  * @VM_BUILDING: its spec is being applied (vm/stage.h); only the builder uses it. Others get
  *	STILL_CREATING, delete cancels the build. Next: RUNNING, or gone.
  */

@@ -2,10 +2,10 @@
 /*
  * store_claim.c - VMs at rest that go from one node to another
  *
- * What decides is the row of the VM and that of its owner, both locked by the transaction: the owner
- * is not alive (it left, or was taken over, which has made its running VMs lost), or there is none. An
- * owner that joins again at the same time comes before or after: then its own list has the row, or has
- * not.
+ * What decides is the row of the VM and that of its owner, both locked by the transaction: the
+ * owner is not alive (it left, or was taken over, which has made its running VMs lost), or there is
+ * none. An owner that joins again at the same time comes before or after: then its own list has the
+ * row, or has not.
  */
 #include "store/store_claim.h"
 

@@ -7,10 +7,10 @@
  * marked by a recursive query and all other layers are deleted in one statement. The foreign
  * keys are a second check: a layer that is still referenced cannot be deleted.
  *
- * A node collects the points and layers that it made, and no others: what it holds is in its memory.
- * Those that other nodes made it uses by name, so a row of it refers to them from the moment in which
- * anybody was told that they are used; until then a collection by their maker makes its transaction
- * fail, and nothing is lost. Their files are copies, which cache.c drops.
+ * A node collects the points and layers that it made, and no others: what it holds is in its
+ * memory. Those that other nodes made it uses by name, so a row of it refers to them from the
+ * moment in which anybody was told that they are used; until then a collection by their maker makes
+ * its transaction fail, and nothing is lost. Their files are copies, which cache.c drops.
  *
  * What may have objects in the object store leaves a row of garbage (store_object.c) in the same
  * transaction: once the row of a layer is gone nobody else knows of its objects.
@@ -209,8 +209,8 @@ static int collect(struct store *s, const char *node, int64_t now_ms, struct sto
 	int r;
 
 	if ((r = delete_points_mending(s, node, g, &points, err)) < 0 ||
-	    (r = delete_returning(s, node, delete_layers, &g->layers, &g->n_layers, &layers,
-	                          err)) < 0 ||
+	    (r = delete_returning(s, node, delete_layers, &g->layers, &g->n_layers, &layers, err)) <
+	            0 ||
 	    (r = write_left(s, &points, "points", now_ms, err)) < 0)
 		return r;
 	return write_left(s, &layers, "layers", now_ms, err);

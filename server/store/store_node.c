@@ -8,8 +8,9 @@
  * this process, and the VM's row must have this node and the epoch under which it is known here.
  * Both rows are locked by that until the transaction ends, so a takeover comes before or after it.
  *
- * Points, layers, templates and cached spec layers belong to the node that made them. Once they are in
- * the object store other nodes can use them; they are collected by their maker, or by who removed it.
+ * Points, layers, templates and cached spec layers belong to the node that made them. Once they are
+ * in the object store other nodes can use them; they are collected by their maker, or by who
+ * removed it.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -31,7 +31,7 @@ struct store_node {
 	bool draining;
 	int64_t joined_ms; /* by its own clock */
 	char version[32];
-	uint32_t vcpus, mem_mb;    /* of the machine */
+	uint32_t vcpus, mem_mb; /* of the machine */
 	/* As of its last beat: memory, VMs that run, files that are to be uploaded. */
 	uint32_t free_mb, running, pending;
 	/* Its machines: what it can thaw. "" before it said so, and of an older version. */
@@ -74,8 +74,8 @@ int store_node_kind(struct store *s, const struct store_node *kind, struct err *
 /* VMs whose owner it is, whatever they are doing; or -errno. */
 int store_node_vms(struct store *s, const char *id, struct err *err);
 /*
- * A dead node that does not come back. -EBUSY while it lives; while it has VMs or snapshots that are
- * not in the object store, unless lose is set: then they are deleted, or lost. The others are
+ * A dead node that does not come back. -EBUSY while it lives; while it has VMs or snapshots that
+ * are not in the object store, unless lose is set: then they are deleted, or lost. The others are
  * anybody's, and what they stand on is this node's. store_remove.c
  */
 int store_node_remove(struct store *s, const char *id, bool lose, struct err *err);

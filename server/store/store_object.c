@@ -9,8 +9,8 @@
  * jumps can only take objects from under somebody who is still reading them.
  *
  * A node uploads what it made itself, and fetches what is stored, whoever made it. Any of them
- * deletes garbage: two that do it at a time find nothing left to do, at worst. Of nodes the disks of
- * stopped VMs are uploaded, too, so that another one can boot them.
+ * deletes garbage: two that do it at a time find nothing left to do, at worst. Of nodes the disks
+ * of stopped VMs are uploaded, too, so that another one can boot them.
  *
  * Keys of owners are made when they are first needed, and sealed like all secrets.
  */

@@ -46,8 +46,8 @@ int store_upload_begin(struct store *s, enum object_kind kind, const char *id, u
 /* All of them are there. */
 int store_upload_done(struct store *s, enum object_kind kind, const char *id, struct err *err);
 
-/* Stored layers, whoever made them, that no running VM and no template of this node stands on: their
- * files here may go. Caller frees. */
+/* Stored layers, whoever made them, that no running VM and no template of this node stands on:
+ * their files here may go. Caller frees. */
 int store_layers_idle(struct store *s, char (**ret_ids)[ID_SIZE], size_t *ret_n, struct err *err);
 
 /* ---- objects without rows ---- */

@@ -364,7 +364,8 @@ static bool has_changed(const struct vm_info *a, const struct vm_info *b)
 	       a->mem_mb != b->mem_mb || a->disk_mb != b->disk_mb ||
 	       a->count_exec != b->count_exec || a->recreate != b->recreate || a->self != b->self ||
 	       a->delete_at_ms != b->delete_at_ms ||
-	       a->checkpoint_every_s != b->checkpoint_every_s || a->persistence.type != b->persistence.type ||
+	       a->checkpoint_every_s != b->checkpoint_every_s ||
+	       a->persistence.type != b->persistence.type ||
 	       a->persistence.priority != b->persistence.priority ||
 	       a->persistence.delete_event != b->persistence.delete_event;
 }

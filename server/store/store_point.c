@@ -112,8 +112,9 @@ static int check_same_kind(struct store *s, const char *from, const char *to, st
 }
 
 /* With nodes: their own rows only, and what others can fetch stays what they can fetch. */
-#define SWAP(table, column)                                                                      \
-	"UPDATE " table " SET " column " = $1 WHERE " column " = $2 AND node = $3 AND (node = '' OR " \
+#define SWAP(table, column)                                  \
+	"UPDATE " table " SET " column " = $1 WHERE " column \
+	" = $2 AND node = $3 AND (node = '' OR "             \
 	"stored = 0 OR EXISTS (SELECT 1 FROM layers f WHERE f.id = $1 AND f.stored = 1))"
 
 static int swap_in(struct store *s, const char *sql, const char *to, const char *from,

@@ -2,10 +2,10 @@
 /*
  * store_remove.c - a node that does not come back: what the object store has of it lives on
  *
- * Its VMs at rest are given up, those that were lost with it too if there is a stored point to go back
- * to; snapshots with stored points stay as they are. What is left of its points and layers after that
- * (nothing refers to the rest) becomes the remover's, who collects it one day. All else is lost, and
- * only if that was said.
+ * Its VMs at rest are given up, those that were lost with it too if there is a stored point to go
+ * back to; snapshots with stored points stay as they are. What is left of its points and layers
+ * after that (nothing refers to the rest) becomes the remover's, who collects it one day. All else
+ * is lost, and only if that was said.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -547,13 +547,13 @@ static const char migration_20[] =
         "CREATE INDEX vm_notes_account ON vm_notes (account);"
         "ALTER TABLE vms ADD COLUMN delete_at_ms BIGINT NOT NULL DEFAULT 0;";
 
-const char *const store_migrations[] = {
-	migration_1,  migration_2,  migration_3,  migration_4,  migration_5,  migration_6,
-	migration_7,  migration_8,  migration_9,  migration_10, migration_11, migration_12,
-	migration_13, migration_14, migration_15, migration_16, migration_17, migration_18,
-	migration_19, migration_20, migration_21, migration_22, migration_23, migration_24,
-	migration_25, migration_26, migration_27, migration_28, migration_29, migration_30,
-	migration_31
-};
+const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
+	                                 migration_5,  migration_6,  migration_7,  migration_8,
+	                                 migration_9,  migration_10, migration_11, migration_12,
+	                                 migration_13, migration_14, migration_15, migration_16,
+	                                 migration_17, migration_18, migration_19, migration_20,
+	                                 migration_21, migration_22, migration_23, migration_24,
+	                                 migration_25, migration_26, migration_27, migration_28,
+	                                 migration_29, migration_30, migration_31 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);
 const unsigned store_schema_oldest = 27; /* step 27 was released before there were clusters */

@@ -14,8 +14,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "store/store_claim.h"
-#include "vm/tree.h"
 #include "vm/stored.h"
+#include "vm/tree.h"
 
 static int checkpoint(struct vm *vm, struct err *err)
 {
@@ -105,7 +105,8 @@ int vm_last_point(struct vm *vm, char ret[ID_SIZE], struct err *err)
 	}
 	return r < 0 ? r
 	             : err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND,
-	                       "VM %s has nothing to go back to: since it was created no point of it "
+	                       "VM %s has nothing to go back to: since it was created no point of "
+	                       "it "
 	                       "was made by a suspend, snapshot or checkpoint that %s; "
 	                       "checkpointEverySeconds makes some",
 	                       vm->row.info.id,

@@ -3,18 +3,19 @@
  * claim.c - VMs at rest that come from another node, and those that are given up
  *
  * A VM that is not in the table is looked for in the store. If nobody runs it (its node is dead, or
- * gave it up) and all that it rests on is in the object store, it is claimed: one transaction, then it
- * is in the table like any other, suspended or stopped, and whoever asked for it goes on. Nothing is
- * fetched or started by the claim: that is the resume's, and when it fails the VM is at rest here.
+ * gave it up) and all that it rests on is in the object store, it is claimed: one transaction, then
+ * it is in the table like any other, suspended or stopped, and whoever asked for it goes on.
+ * Nothing is fetched or started by the claim: that is the resume's, and when it fails the VM is at
+ * rest here.
  *
- * Asked for one that its memory does not fit to (another QEMU, accelerator or CPU), or without memory
- * to run it, this node leaves it, and names the one that has more room.
+ * Asked for one that its memory does not fit to (another QEMU, accelerator or CPU), or without
+ * memory to run it, this node leaves it, and names the one that has more room.
  *
- * What was lost with its node is claimed only to be rewound or deleted: its node may come back, with
- * its disk. What is not stored can only be deleted.
+ * What was lost with its node is claimed only to be rewound or deleted: its node may come back,
+ * with its disk. What is not stored can only be deleted.
  *
- * One claim at a time ("vmm claim"): the second one finds it in the table. An answer that never came
- * leaves a row with this node's name that nobody here knows, and that is claimed again.
+ * One claim at a time ("vmm claim"): the second one finds it in the table. An answer that never
+ * came leaves a row with this node's name that nobody here knows, and that is claimed again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -131,16 +132,18 @@ static int cannot(const struct store_found *f, enum claim_for what, struct err *
 	const char *id = f->row.info.id, *owner = *f->owner ? f->owner : "that was removed";
 
 	if (f->row.info.state == VM_LOST && what == CLAIM_TO_USE)
-		return err_tag(err, -EIO, ERR_NODE_UNAVAILABLE,
-		               "VM %s is lost: it was running on node '%s', which is down. When that "
-		               "node is back it is stopped, with its disk; or rewind it to what is "
-		               "left of its past ('pando vm rewind %s')",
-		               id, owner, id);
+		return err_tag(
+		        err, -EIO, ERR_NODE_UNAVAILABLE,
+		        "VM %s is lost: it was running on node '%s', which is down. When that "
+		        "node is back it is stopped, with its disk; or rewind it to what is "
+		        "left of its past ('pando vm rewind %s')",
+		        id, owner, id);
 	if (what == CLAIM_TO_USE && f->unstored)
-		return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
-		               "VM %s is on node '%s', which is down, and %u of its files are not in "
-		               "the object store: it can be used when that node is back",
-		               id, owner, f->unstored);
+		return err_tag(
+		        err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
+		        "VM %s is on node '%s', which is down, and %u of its files are not in "
+		        "the object store: it can be used when that node is back",
+		        id, owner, f->unstored);
 	return 0;
 }
 
@@ -224,8 +227,8 @@ int vmm_claimant(struct vmm *m, const char *account, const char *id, char ret_no
 		return r;
 	if (!is_free(&f))
 		return 0;
-	if (f.row.info.state != VM_LOST && !f.unstored && check_fit(m, &f.row, ret_node, &why) < 0 &&
-	    *ret_node)
+	if (f.row.info.state != VM_LOST && !f.unstored &&
+	    check_fit(m, &f.row, ret_node, &why) < 0 && *ret_node)
 		return 1;
 	snprintf(ret_node, ID_SIZE, "%s", store_node_id(m->store));
 	return 1;
@@ -284,7 +287,30 @@ static int give_up(struct vm *vm, struct err *err)
 	return 1;
 }
 
-/* Those that may be given up, and still are here. */
+/* true: it is still here, and is to go. */
+static bool give_up_soon(struct vm *vm)
+{
+	struct err err = { 0 };
+	bool left;
+	int r;
+
+	if (!mutex_trylock(&vm->lock))
+		return true; /* busy: the next time */
+	if (!vm->gone && vm->row.info.state == VM_RUNNING) {
+		vm->why = "drain";
+		if (vm_suspend_locked(vm, &err) < 0)
+			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
+		vm->why = NULL;
+	}
+	err = (struct err){ 0 };
+	r = give_up(vm, &err);
+	if (r < 0)
+		vm_log(vm, LOG_LV_WARN, "not given up yet: %s", err.msg);
+	left = r <= 0 && !vm->gone && vm->row.info.state != VM_LOST;
+	mutex_unlock(&vm->lock);
+	return left;
+}
+
 static unsigned give_up_some(struct vmm *m)
 {
 	size_t n = 0;
@@ -292,26 +318,8 @@ static unsigned give_up_some(struct vmm *m)
 	unsigned left = 0;
 
 	for (size_t i = 0; v && i < n; i++) {
-		struct err err = { 0 };
-		int r = 0;
-
-		if (!mutex_trylock(&v[i]->lock)) { /* busy: the next time */
-			left++;
-			vm_unref(v[i]);
-			continue;
-		}
-		if (!v[i]->gone && v[i]->row.info.state == VM_RUNNING) {
-			v[i]->why = "drain";
-			if (vm_suspend_locked(v[i], &err) < 0)
-				vm_log(v[i], LOG_LV_WARN, "%s", err.msg);
-			v[i]->why = NULL;
-		}
-		err = (struct err){ 0 };
-		r = give_up(v[i], &err);
-		if (r < 0)
-			vm_log(v[i], LOG_LV_WARN, "not given up yet: %s", err.msg);
-		left += r <= 0 && !v[i]->gone && v[i]->row.info.state != VM_LOST;
-		vm_unlock(v[i]);
+		left += give_up_soon(v[i]);
+		vm_unref(v[i]);
 	}
 	free(v);
 	return left;

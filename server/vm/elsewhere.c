@@ -3,9 +3,9 @@
  * elsewhere.c - VMs that another node owns: seen in the store, never in the table
  *
  * The table of VMs has those of this node only, so no verb can reach another's. Lists and reads
- * show the others as their rows say. One that nobody runs comes into the table by a claim (claim.c).
- * Layers that another node made are used like our own if there is an object store: fetch.c brings
- * what is stored, and says so if it is not.
+ * show the others as their rows say. One that nobody runs comes into the table by a claim
+ * (claim.c). Layers that another node made are used like our own if there is an object store:
+ * fetch.c brings what is stored, and says so if it is not.
  *
  * Without nodes nothing here asks the store.
  */

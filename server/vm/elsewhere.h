@@ -34,8 +34,8 @@ uint64_t host_free_mb(void); /* room.c */
 /* ---- claim.c ---- */
 enum claim_for { CLAIM_TO_USE, CLAIM_TO_REWIND, CLAIM_TO_DELETE };
 /*
- * 1: the VM is in the table (now); 0: it is not there to be claimed: no such VM, or its node is alive.
- * -errno with a sentence: its node is dead, and this one cannot have it.
+ * 1: the VM is in the table (now); 0: it is not there to be claimed: no such VM, or its node is
+ * alive. -errno with a sentence: its node is dead, and this one cannot have it.
  */
 int elsewhere_claim(struct vmm *m, const char *account, const char *id, enum claim_for what,
                     struct err *err);

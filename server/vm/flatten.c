@@ -105,8 +105,8 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 		rwlock_rdlock(&m->gc);
 		r = vmm_hold(m, l.id, err);
 		added = r == 0 && (r = store_layer_add(m->store, &l, err)) == 0;
-		/* Other nodes can fetch the old ones: then the new one first, or they are left. A VM
-		 * that shortens its own chain does not wait for that. */
+		/* Other nodes can fetch the old ones: then the new one first, or they are left. A
+		 * VM that shortens its own chain does not wait for that. */
 		if (added && !own && m->stored && *store_node_id(m->store)) {
 			rwlock_unlock(&m->gc);
 			r = upload_layer(m, l.id, err);

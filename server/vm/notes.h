@@ -12,9 +12,9 @@ struct store_note;
 struct vm_change {
 	const char *name; /* NULL: as it is; "": none */
 	struct vm_start_opts opts;
-	int64_t delete_after_s; /* from now on; -1: never; VM_LEAVE: as it is */
+	int64_t delete_after_s;     /* from now on; -1: never; VM_LEAVE: as it is */
 	int64_t checkpoint_every_s; /* VM_LEAVE: as it is; 0: none, and there are none any more */
-	bool self_given;        /* self is what it may do to itself from now on */
+	bool self_given;            /* self is what it may do to itself from now on */
 	uint32_t self;
 };
 int vmm_change(struct vmm *m, const char *account, const char *id, const struct vm_change *c,

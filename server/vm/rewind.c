@@ -10,9 +10,9 @@
  * Its own past is every snapshot of its ancestry and every snapshot that was taken of it: also the
  * one that a rewind kept, which is no ancestor of where the rewind led, so that it can be undone.
  *
- * Without a snapshot it goes to its newest point, which may be a suspend or checkpoint that has no name:
- * also one that was lost with its node or by damage, which then rests there. Of that one nothing is
- * kept.
+ * Without a snapshot it goes to its newest point, which may be a suspend or checkpoint that has no
+ * name: also one that was lost with its node or by damage, which then rests there. Of that one
+ * nothing is kept.
  *
  * What it was before is kept as a snapshot unless the caller says otherwise. For a stopped VM
  * that means a boot, as every snapshot of a stopped VM does.
@@ -226,8 +226,8 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	}
 	if (r == 0) {
 		vm_copy_info(vm, &ret->vm);
-		vm_log(vm, LOG_LV_INFO, "rewound to %s in %llu ms", snapshot_id ? snapshot_id : point,
-		       (unsigned long long)(clock_ms() - t0));
+		vm_log(vm, LOG_LV_INFO, "rewound to %s in %llu ms",
+		       snapshot_id ? snapshot_id : point, (unsigned long long)(clock_ms() - t0));
 	}
 	vm_unlock(vm);
 	vmm_collect_soon(m);

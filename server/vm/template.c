@@ -250,7 +250,8 @@ static bool adopt(struct vmm *m, const struct template_job *j, char point[ID_SIZ
 		store_template_drop(m->store, j->key, point, NULL);
 	}
 	if (r < 0)
-		log_obj(LOG_LV_WARN, "template", j->key, "of another node is not used: %s", err.msg);
+		log_obj(LOG_LV_WARN, "template", j->key, "of another node is not used: %s",
+		        err.msg);
 	return false;
 }
 

@@ -84,7 +84,8 @@ struct vm_rewind {
 	char previous[ID_SIZE]; /* snapshot of what it was before, or "" */
 };
 /*
- * Memory and disk as they were at that snapshot of its ancestry; NULL: at the newest point of its past
+ * Memory and disk as they were at that snapshot of its ancestry; NULL: at the newest point of its
+ * past
  * (-ENOENT SNAPSHOT_NOT_FOUND: there is none). What runs goes on running from
  * there, as a new generation; what does not rests there. On failure the VM is as before.
  */

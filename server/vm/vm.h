@@ -51,16 +51,16 @@ struct vm_create_opts {
 	char *tags, *metadata;    /* JSON texts; NULL: none */
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
-	int64_t delete_after_s; /* from now on; <= 0: never */
+	int64_t delete_after_s;     /* from now on; <= 0: never */
 	int64_t checkpoint_every_s; /* 0: no checkpoints */
-	bool count_exec;        /* running work counts as activity */
+	bool count_exec;            /* running work counts as activity */
 	bool recreate;
 	bool eager;    /* more of this point are expected: one is kept ready from now on */
 	uint32_t self; /* VM_SELF_... */
 	struct vm_persistence persistence;
 };
 #define VM_CHECKPOINT_MIN 10 /* seconds between two */
-#define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
+#define VM_IDLE_DEFAULT 300  /* seconds without NIC traffic */
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err);
 /*

@@ -84,8 +84,8 @@ struct vm {
 	uint64_t disk_look_ms;       /* QEMU's disk is not asked before; vm->lock */
 	struct priv_slot_stats nic;  /* at the keeper's last look; vm->lock */
 	uint64_t nic_ms;             /* clock_ms() of it; 0: none yet; vm->lock */
-	uint64_t checkpoint_ms;      /* clock_ms() of the last one; 0: none of this machine; vm->lock */
-	struct vm_ring *ring;        /* owned; NULL: none; its last hour: history.c; m->lock */
+	uint64_t checkpoint_ms; /* clock_ms() of the last one; 0: none of this machine; vm->lock */
+	struct vm_ring *ring;   /* owned; NULL: none; its last hour: history.c; m->lock */
 	uint32_t mem_kb, private_kb; /* of QEMU, at history.c's last look; m->lock */
 	unsigned forked;             /* number in the name of its last fork; vm->lock */
 	bool asked;                  /* to shut down, by a call that waits for it; m->lock */

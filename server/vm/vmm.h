@@ -93,8 +93,9 @@ int vmm_wait_template(struct vmm *m, struct err *err);
 /* Freezes every running VM, so that the next start resumes them with their memory. */
 void vmm_suspend_all(struct vmm *m);
 /*
- * The same for a node that is being drained: it takes no new VMs. With an object store it returns when
- * all VMs at rest are stored and given up, or the drain ends; without, what is used is resumed here.
+ * The same for a node that is being drained: it takes no new VMs. With an object store it returns
+ * when all VMs at rest are stored and given up, or the drain ends; without, what is used is resumed
+ * here.
  */
 void vmm_drain(struct vmm *m, bool on);
 bool vmm_draining(struct vmm *m);

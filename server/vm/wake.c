@@ -88,10 +88,11 @@ int vm_wake(struct vm *vm, struct err *err)
 	if (from == VM_RUNNING)
 		return 0;
 	if (from == VM_LOST)
-		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD,
-		               "VM %s is lost: its layers are damaged or gone; it can be rewound to "
-		               "what is left of its past",
-		               vm->row.info.id);
+		return err_tag(
+		        err, -EIO, ERR_CORRUPT_VM_RECORD,
+		        "VM %s is lost: its layers are damaged or gone; it can be rewound to "
+		        "what is left of its past",
+		        vm->row.info.id);
 	r = from == VM_SUSPENDED || from == VM_STOPPED ? drain_blocks(vm, err) : 0;
 	if (r < 0 || (r = quota_start(vm, err)) < 0) {
 		metrics_add(METRIC_VM_FAILURES, LABEL_OP_RESUME, 1);

@@ -273,8 +273,8 @@ static void checkpoints_are_set_and_shown(void **state)
 	autoreply struct http_reply a = { 0 }, b = { 0 };
 	char path[64], id[32];
 
-	fx_refused(f, "POST", "/v1/vms", "{\"checkpointEverySeconds\":9}", 400, "CREATE_VM_BAD_REQUEST",
-	           "at least 10");
+	fx_refused(f, "POST", "/v1/vms", "{\"checkpointEverySeconds\":9}", 400,
+	           "CREATE_VM_BAD_REQUEST", "at least 10");
 	fx_call(f, "POST", "/v1/vms", "{\"checkpointEverySeconds\":3600}", 200, &a);
 	snprintf(id, sizeof(id), "%s", fx_str(a.json, "id"));
 	get(f, id, &b);

@@ -317,7 +317,8 @@ static void who_was_not_read_yet_is_spared(void **state)
 		assert_true(room_come(&r, "192.0.2.1"));
 	assert_int_equal(write(r.fds[0][1], "GET / HTTP/1.1\r\n", 16), 16);
 	assert_int_equal(write(r.fds[1][1], "POST", 4), 4);
-	assert_true(lobby_heard(r.l, r.v[1])); /* was refused: what it goes on to send does not count */
+	assert_true(
+	        lobby_heard(r.l, r.v[1])); /* was refused: what it goes on to send does not count */
 	poll(NULL, 0, 600);
 	for (unsigned i = 1; i < 4; i++) {
 		assert_true(room_come(&r, "192.0.2.2"));

@@ -3,13 +3,14 @@
  * test_store_claim.c - several nodes over one store and one bucket, against a model: nothing that
  * anybody needs is ever deleted
  *
- * One handle of the store is each of the nodes in turn (store_be_node()), so it runs on both engines.
- * Random creates, suspends, snapshots, uploads that stop anywhere, deaths and returns, claims, drains,
- * collections, deletions of garbage, flattening, removal of dead nodes, and time that goes on in jumps.
- * The model has the files of each node and the objects of the bucket. What must hold after each step:
+ * One handle of the store is each of the nodes in turn (store_be_node()), so it runs on both
+ * engines. Random creates, suspends, snapshots, uploads that stop anywhere, deaths and returns,
+ * claims, drains, collections, deletions of garbage, flattening, removal of dead nodes, and time
+ * that goes on in jumps. The model has the files of each node and the objects of the bucket. What
+ * must hold after each step:
  *
- *   - every layer below a point that a VM at rest or a snapshot stands on is a file of the node that
- *     made it, or whole in the bucket;
+ *   - every layer below a point that a VM at rest or a snapshot stands on is a file of the node
+ * that made it, or whole in the bucket;
  *   - what the store calls stored is whole in the bucket, and a point that was stays so;
  *   - a VM that was claimed stands on what is in the bucket, all of it;
  *   - a VM has one owner, and its epoch grows with each.
@@ -45,7 +46,7 @@ static const struct vm_quota no_quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
 
 struct file {
 	char id[ID_SIZE];
-	bool on[NODES];   /* a node has it */
+	bool on[NODES]; /* a node has it */
 	bool bucket;
 	bool whole;      /* a point: all that it stands on was stored once */
 	int64_t gone_ms; /* its row went; 0: it has one */
@@ -418,8 +419,8 @@ static void collect(struct world *w)
 	be(w, some_node(w));
 	OK(store_collect_at(w->s, NULL, 0, NULL, 0, w->now, &g, &err));
 	for (size_t i = 0; i < g.n_points + g.n_layers; i++) {
-		struct file *f = file_of(w, i < g.n_points ? g.points[i]
-		                                           : g.layers[i - g.n_points]);
+		struct file *f =
+		        file_of(w, i < g.n_points ? g.points[i] : g.layers[i - g.n_points]);
 
 		f->on[w->me] = false;
 		w->collected++;
@@ -562,10 +563,10 @@ static void nothing_that_is_needed_is_deleted(void **state)
 		w.now += pick(KEEP_MS / 3);
 		check(&w);
 	}
-	print_message("%u claims, %u refused, %u deaths, %u removed, %u lost, %u collected, %u objects "
-	              "deleted, %u flattened\n",
-	              w.claims, w.refused, w.deaths, w.removed, w.lost, w.collected, w.deleted,
-	              w.flat);
+	print_message(
+	        "%u claims, %u refused, %u deaths, %u removed, %u lost, %u collected, %u objects "
+	        "deleted, %u flattened\n",
+	        w.claims, w.refused, w.deaths, w.removed, w.lost, w.collected, w.deleted, w.flat);
 	assert_true(w.claims > 0 && w.refused > 2 && w.deaths > 2 && w.lost > 2);
 	assert_true(w.collected > 20 && w.deleted > 5);
 	assert_true(db_is_pg() || (w.claims > 4 && w.removed > 1 && w.flat > 1));

@@ -123,8 +123,8 @@ static int open_store(struct rig *r, struct err *err)
 
 	snprintf(dir.path, sizeof(dir.path), "%s", r->data_dir);
 	if ((k = r->opts.open ? r->opts.open(r, err)
-	                      : store_open(db_at(&dir, "pando.db", where, sizeof(where)),
-	                                   &r->store, err)) < 0)
+	                      : store_open(db_at(&dir, "pando.db", where, sizeof(where)), &r->store,
+	                                   err)) < 0)
 		return k;
 	c.create = !store_is_sealed(r->store);
 	if ((k = secrets_open(&c, &r->secrets, err)) < 0 ||

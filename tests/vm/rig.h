@@ -41,8 +41,8 @@ struct rig_opts {
 	const char *ca;                   /* that guests are to trust, in PEM; or NULL */
 	const char *objects;              /* URL of an object store; NULL: none */
 	const char *data_dir;             /* one that is there, and stays; NULL: one of its own */
-	/* Instead of a database of its own: opens r->store; afterwards, with its secrets unlocked; and
-	 * before it is closed. Or NULL, all three. */
+	/* Instead of a database of its own: opens r->store; afterwards, with its secrets unlocked;
+	 * and before it is closed. Or NULL, all three. */
 	int (*open)(struct rig *r, struct err *err);
 	int (*join)(struct rig *r, struct err *err);
 	void (*leave)(struct rig *r);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_claim.c - VMs that go from one node to another: two managers, one PostgreSQL, one object store
+ * test_claim.c - VMs that go from one node to another: two managers, one PostgreSQL, one object
+ * store
  *
- * with_pg.py runs it. Each call into the database of a claim fails once, and each commit's answer is
- * lost once: __wrap_query_run() and the like stand between store_*.c and the connection.
+ * with_pg.py runs it. Each call into the database of a claim fails once, and each commit's answer
+ * is lost once: __wrap_query_run() and the like stand between store_*.c and the connection.
  */
 #include <errno.h>
 #include <poll.h>
@@ -143,7 +144,8 @@ static void a_suspended_vm_resumes_elsewhere(void **state)
 	assert_string_equal(row.node, t->n[1].id);
 	assert_string_equal(row.home, t->n[1].id);
 	assert_int_equal(row.epoch, 2);
-	/* its old home is back: it has nothing but a copy of the files, and collects what it made */
+	/* its old home is back: it has nothing but a copy of the files, and collects what it made
+	 */
 	OK(rig_start(t->a, &err));
 	assert_false(vmm_has(t->a->vmm, vm.id));
 	assert_true(use(t->a, vm.id) < 0);
@@ -389,7 +391,8 @@ static void another_kind_of_machine(void **state)
 
 	suspended(t->a, &vm);
 	two_stored(t->a);
-	db_poke(t->db, "UPDATE points SET qemu_version = '0.1' WHERE id IN (SELECT point FROM vms)");
+	db_poke(t->db,
+	        "UPDATE points SET qemu_version = '0.1' WHERE id IN (SELECT point FROM vms)");
 	rig_stop(t->a);
 	assert_int_equal(use(t->b, vm.id), -EHOSTUNREACH);
 	assert_non_null(strstr(err.msg, "QEMU version '0.1'"));

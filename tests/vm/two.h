@@ -2,8 +2,8 @@
 /*
  * tests/vm/two.h - two managers over one PostgreSQL database and one object store; for tests only
  *
- * Each is a rig (rig.h) with a data directory, machines and a node of its own. A node that stops leaves
- * the cluster; one that crashed is taken over by two_reap(), as its lease would have it.
+ * Each is a rig (rig.h) with a data directory, machines and a node of its own. A node that stops
+ * leaves the cluster; one that crashed is taken over by two_reap(), as its lease would have it.
  */
 #pragma once
 
@@ -13,9 +13,9 @@
 
 struct two {
 	struct s3_mem s3;
-	char dir[128];  /* names the database */
+	char dir[128]; /* names the database */
 	char db[256];
-	char key[300];  /* the file with the first one's key of secrets */
+	char key[300]; /* the file with the first one's key of secrets */
 	struct two_node {
 		struct two *all;
 		const char *name, *address;
@@ -25,8 +25,8 @@ struct two {
 	struct rig *a, *b;
 };
 
-struct two *two_new(void);      /* the first one runs */
-void two_join(struct two *t);   /* the second one does */
+struct two *two_new(void);    /* the first one runs */
+void two_join(struct two *t); /* the second one does */
 struct two *two_free(struct two *t);
 /* After rig_crash() of the first: the second takes over. */
 void two_reap(struct two *t);

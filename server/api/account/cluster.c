@@ -12,17 +12,17 @@ static json_t *shape_node(struct request *req, const struct node_seen *s)
 	const struct store_node *n = &s->row;
 	int vms = store_node_vms(deps_of(req)->store, n->id, NULL);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, "
-	                 "s:s, s:I}",
-	                 "id",
-	                 n->id, "name", n->name, "address", n->address, "health",
-	                 node_health_name(s->health), "self",
-	                 strcmp(n->id, node_id(deps_of(req)->node)) == 0, "draining", n->draining,
-	                 "generation", (json_int_t)n->gen, "version", n->version, "vcpuCount",
-	                 (int)n->vcpus, "memoryMb", (int)n->mem_mb, "freeMemoryMb", (int)n->free_mb,
-	                 "runningVms", (int)n->running, "vms", MAX(vms, 0), "pendingUploads",
-	                 (int)MIN(n->pending, (uint32_t)INT32_MAX), "accelerator", n->accel,
-	                 "qemuVersion", n->qemu_version, "silentMs", (json_int_t)s->silent_ms);
+	return json_pack(
+	        "{s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, "
+	        "s:s, s:I}",
+	        "id", n->id, "name", n->name, "address", n->address, "health",
+	        node_health_name(s->health), "self",
+	        strcmp(n->id, node_id(deps_of(req)->node)) == 0, "draining", n->draining,
+	        "generation", (json_int_t)n->gen, "version", n->version, "vcpuCount", (int)n->vcpus,
+	        "memoryMb", (int)n->mem_mb, "freeMemoryMb", (int)n->free_mb, "runningVms",
+	        (int)n->running, "vms", MAX(vms, 0), "pendingUploads",
+	        (int)MIN(n->pending, (uint32_t)INT32_MAX), "accelerator", n->accel, "qemuVersion",
+	        n->qemu_version, "silentMs", (json_int_t)s->silent_ms);
 }
 
 int api_cluster(struct request *req, struct reply *res, struct err *err)
