@@ -53,10 +53,16 @@ static int open_db(struct rig *r, struct err *e)
 	return k < 0 ? k : store_start(r->data_dir, n->all->db, n->id, &r->store, &fresh, e);
 }
 
+static void load(void *ctx, struct node_load *ret)
+{
+	*ret = (struct node_load){ .free_mb = 100000 };
+}
+
 static int join(struct rig *r, struct err *e)
 {
 	struct two_node *n = r->opts.own;
 	struct node_conf c = { .adopt = n == &n->all->n[0], .times = &leases, .store = r->store };
+	int k;
 
 	c.quota = (struct vm_quota){ QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
 		                     QUOTA_NONE, QUOTA_NONE, QUOTA_NONE };
@@ -64,7 +70,8 @@ static int join(struct rig *r, struct err *e)
 	snprintf(c.self.name, sizeof(c.self.name), "%s", n->name);
 	snprintf(c.self.address, sizeof(c.self.address), "%s", n->address);
 	c.self.free_mb = 100000;
-	return node_open(&c, &n->node, e);
+	k = node_open(&c, &n->node, e);
+	return k < 0 ? k : node_begin(n->node, &(struct node_hooks){ .load = load }, e);
 }
 
 static void leave(struct rig *r)
