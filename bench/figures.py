@@ -58,10 +58,10 @@ FIGURES = [
     ("width.cpu.ratio", "width", "... thawed against forked", "x", ">=3", "ratio of medians"),
     ("width.private.seed", "width", "private memory of one of 10, forked", "MB", 20, "Private_Dirty"),
     ("width.private.thaw", "width", "... thawed", "MB", None, "Private_Dirty"),
-    ("elsewhere.15", "cluster", "resume on another node, about 27 MB of its own, to the first answer", "ms", 1000, "client; template and image are there"),
-    ("elsewhere.15.own", "cluster", "... its own layers", "MB", None, "files"),
-    ("elsewhere.85", "cluster", "... about 100 MB of its own", "ms", 2000, "client"),
-    ("elsewhere.85.own", "cluster", "... its own layers", "MB", None, "files"),
+    ("elsewhere.0", "cluster", "resume on another node, idle VM, to the first answer", "ms", 1000, "client; template and image are there"),
+    ("elsewhere.0.own", "cluster", "... its own layers", "MB", None, "files"),
+    ("elsewhere.60", "cluster", "... one that holds 60 MB more, half of them random", "ms", 2000, "client"),
+    ("elsewhere.60.own", "cluster", "... its own layers", "MB", None, "files"),
     ("width.fork3.seed", "width", "fork of 3, all answered, server with seeds", "ms", None, "client"),
     ("width.fork3.thaw", "width", "... without", "ms", None, "client"),
     ("width.fork10.seed", "width", "fork of 10, all answered, server with seeds", "ms", None, "client"),
@@ -167,7 +167,7 @@ RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("width.cpu.rati
           ("git.push.big.ratio", "git.push.big.pando", "git.push.big.backend"),
           ("git.push.many.ratio", "git.push.many.pando", "git.push.many.backend"), ("git.search.ratio", "git.search", "git.grep", 1.2, 20),
           ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20), ("run.ratio", "run.second", "run.exec", 1, 150)]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "width": "many at once", "cluster": "another node", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
             "edge": "the edge beside others, TLS and keep-alive",
             "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "page": "the dashboard in Chromium", "beside": "beside them"}
 
