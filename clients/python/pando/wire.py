@@ -42,6 +42,10 @@ _NodeAlways = TypedDict("_NodeAlways", {
     "memoryMb": "int",
     "freeMemoryMb": "int",
     "runningVms": "int",
+    "vms": "int",
+    "pendingUploads": "int",
+    "accelerator": "str",
+    "qemuVersion": "str",
     "silentMs": "int",
 })
 
@@ -202,6 +206,7 @@ _VmAlways = TypedDict("_VmAlways", {
     "recreate": "bool",
     "vmInstanceId": "Optional[str]",
     "idleTimeoutSeconds": "Optional[int]",
+    "checkpointEverySeconds": "int",
     "activityThresholdBytes": "int",
     "countExecAsActivity": "bool",
     "workdir": "Optional[str]",
@@ -435,6 +440,7 @@ _VmNewMaybe = TypedDict("_VmNewMaybe", {
     "env": "Optional[Dict[str, str]]",
     "selfAccess": "Union[SelfAccess, Optional[bool]]",
     "deleteAfterSeconds": "Optional[int]",
+    "checkpointEverySeconds": "Optional[int]",
 }, total=False)
 
 
@@ -461,6 +467,7 @@ _VmChangeMaybe = TypedDict("_VmChangeMaybe", {
     "activityThresholdBytes": "int",
     "countExecAsActivity": "bool",
     "deleteAfterSeconds": "Optional[int]",
+    "checkpointEverySeconds": "Optional[int]",
     "tags": "Optional[Tags]",
     "metadata": "Optional[Metadata]",
     "selfAccess": "Union[SelfAccess, Optional[bool]]",
@@ -820,7 +827,7 @@ class FileDiff(_FileDiffAlways):
 
 
 _RewindAlways = TypedDict("_RewindAlways", {
-    "snapshotId": "str",
+    "snapshotId": "Optional[str]",
 })
 _RewindMaybe = TypedDict("_RewindMaybe", {
     "keep": "Optional[bool]",
@@ -4140,7 +4147,7 @@ class EgressBlockedReply(_EgressBlockedReplyAlways):
 
 _VmRewindReplyAlways = TypedDict("_VmRewindReplyAlways", {
     "id": "str",
-    "snapshotId": "str",
+    "snapshotId": "Optional[str]",
     "state": "VmState",
     "previousSnapshotId": "Optional[str]",
     "vmInstanceId": "Optional[str]",
@@ -4294,7 +4301,7 @@ class SelfSnapshotReply(_SelfSnapshotReplyAlways, _SelfSnapshotReplyMaybe):
 
 _SelfRewindReplyAlways = TypedDict("_SelfRewindReplyAlways", {
     "id": "str",
-    "snapshotId": "str",
+    "snapshotId": "Optional[str]",
     "state": "VmState",
     "previousSnapshotId": "Optional[str]",
     "vmInstanceId": "Optional[str]",

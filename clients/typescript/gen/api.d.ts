@@ -38,6 +38,12 @@ export interface Node {
   memoryMb: number;
   freeMemoryMb: number;
   runningVms: number;
+  /** whose owner it is */
+  vms: number;
+  /** as of its last beat */
+  pendingUploads: number;
+  accelerator: string;
+  qemuVersion: string;
   /** since its last beat */
   silentMs: number;
 }
@@ -105,6 +111,7 @@ export type Vm = VmCommon & ({
   recreate: boolean;
   vmInstanceId: string | null;
   idleTimeoutSeconds: number | null;
+  checkpointEverySeconds: number;
   activityThresholdBytes: number;
   countExecAsActivity: boolean;
   workdir: string | null;
@@ -221,6 +228,7 @@ export interface VmNew {
   env?: Record<string, string> | null;
   selfAccess?: SelfAccess | boolean | null;
   deleteAfterSeconds?: number | null;
+  checkpointEverySeconds?: number | null;
 }
 
 export interface VmStart {
@@ -237,6 +245,7 @@ export interface VmChange {
   activityThresholdBytes?: number;
   countExecAsActivity?: boolean;
   deleteAfterSeconds?: number | null;
+  checkpointEverySeconds?: number | null;
   tags?: Tags | null;
   metadata?: Metadata | null;
   selfAccess?: SelfAccess | boolean | null;
@@ -424,7 +433,7 @@ export interface FileDiff {
 }
 
 export interface Rewind {
-  snapshotId: string;
+  snapshotId: string | null;
   keep?: boolean | null;
 }
 
@@ -1946,7 +1955,7 @@ export interface Calls {
   /** DELETE /v1/cluster/nodes/{node}: Forget a node that is gone for good */
   nodeRemove(args: {
     node: string;
-    /** together with the VMs and snapshots that only it has */
+    /** together with the VMs and snapshots that are not in the object store */
     lose?: boolean;
   }, options?: CallOptions): Promise<Id>;
   /** GET /auth/v1/whoami: The account, and the identity, behind the key or token */
@@ -3611,14 +3620,14 @@ export interface Calls {
     /** Id of the VM */
     vmId: string;
   }, options?: CallOptions): Promise<Tree>;
-  /** POST /v1/vms/{vm_id}/rewind: Rewind a VM to an ancestor snapshot */
+  /** POST /v1/vms/{vm_id}/rewind: Rewind a VM to an ancestor snapshot, or with null to the newest point of its past */
   vmRewind(args: {
     /** Id of the VM */
     vmId: string;
     body: Rewind;
   }, options?: CallOptions): Promise<{
     id: string;
-    snapshotId: string;
+    snapshotId: string | null;
     state: VmState;
     previousSnapshotId: string | null;
     vmInstanceId: string | null;
@@ -3785,7 +3794,7 @@ export interface Calls {
     body: Rewind;
   }, options?: CallOptions): Promise<{
     id: string;
-    snapshotId: string;
+    snapshotId: string | null;
     state: VmState;
     previousSnapshotId: string | null;
     vmInstanceId: string | null;
