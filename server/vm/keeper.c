@@ -12,6 +12,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "store/store_node.h"
 #include "vm/stored.h"
 #include "vm/vpc.h"
 
@@ -86,11 +87,15 @@ static void seal_layers(struct vmm *m)
 static void flatten_chains(struct vmm *m)
 {
 	autofree struct store_point *p = NULL;
+	struct vmm_objects objects;
 	char new_id[ID_SIZE];
 	struct err err = { 0 };
 	size_t n = 0;
 
-	if (store_point_list(m->store, &p, &n, &err) < 0)
+	/* What other nodes can fetch changes over to what is stored, too: flatten_layer(). */
+	vmm_objects(m, &objects);
+	if ((objects.failing && *store_node_id(m->store)) ||
+	    store_point_list(m->store, &p, &n, &err) < 0)
 		return;
 	for (size_t i = 0; i < n && !stopping(m); i++) {
 		for (int kind = 0; kind < LAYER_KIND_MAX; kind++) {
