@@ -372,13 +372,17 @@ class Server:
             raise AssertionError(f"'{command}' in {vm} ended with {r.code}: {r.out}{r.err}")
         return r.out.strip()
 
-    def rows(self, table):
-        """How many the store has."""
-        db = sqlite3.connect(os.path.join(self.dir, "pando.db"))
+    def ask(self, query):
+        """What the store answers; the server may run."""
+        db = sqlite3.connect(f"file:{os.path.join(self.dir, 'pando.db')}?mode=ro", uri=True, timeout=30)
         try:
-            return db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+            return db.execute(query).fetchall()
         finally:
             db.close()
+
+    def rows(self, table):
+        """How many the store has."""
+        return self.ask(f"SELECT COUNT(*) FROM {table}")[0][0]
 
     def delete_all(self):
         for vm in self.vms():

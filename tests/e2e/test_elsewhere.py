@@ -104,6 +104,7 @@ class Elsewhere(Case):
             host.kill(pid, signal.SIGKILL)
         one.proc.wait(30)
         wait_for("it is dead", lambda: self.health(two)["one"] == "dead", 90)
+        wait_for("it is taken over", lambda: self.db.sql("SELECT alive FROM nodes WHERE name = 'one'") == "0", 90)
 
     def resumed(self, two):
         t0 = time.monotonic()
