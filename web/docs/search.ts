@@ -18,15 +18,21 @@ export function wordsOf(text: string): string[] {
 
 export function makeIndex(entries: Entry[]): Index {
 	const index: Index = { sections: [], words: Object.create(null) as Record<string, number[]> };
+	const bodies = entries.map((e) => wordsOf(e.text));
+	const usual = bodies.reduce((n, words) => n + words.length, 0) / Math.max(entries.length, 1);
 	entries.forEach((e, at) => {
 		const weights = new Map<string, number>();
-		const add = (text: string, weight: number, most: number) => {
-			for (const w of wordsOf(text))
+		const add = (words: string[], weight: number, most: number) => {
+			for (const w of words)
 				weights.set(w, Math.min((weights.get(w) ?? 0) + weight, most));
 		};
-		add(e.text, 1, 4);
-		add(e.heading, 8, 12);
-		add(e.title, e.heading ? 3 : 10, 14);
+		/* a word says less of a long section, which has them all: THREATS is one table */
+		const share = 1 / (0.6 + 0.4 * bodies[at]!.length / Math.max(usual, 1));
+		add(bodies[at]!, 1, 4);
+		for (const [w, weight] of weights)
+			weights.set(w, Math.max(Math.round(10 * weight * share) / 10, 0.1));
+		add(wordsOf(e.heading), 8, 12);
+		add(wordsOf(e.title), e.heading ? 3 : 10, 14);
 		index.sections.push([e.page + (e.id ? `#${e.id}` : ''), e.title, e.heading, e.text.replace(/\s+/g, ' ').slice(0, EXCERPT).trim()]);
 		for (const [w, weight] of weights)
 			(index.words[w] ??= []).push(at, weight);
