@@ -91,6 +91,15 @@ int domains_reload(struct domains *d, struct err *err)
 	return reload(d, err);
 }
 
+/* Of the same name, to the same place, for the same account. */
+static bool leads_alike(const struct store_mapping *a, const struct store_mapping *b)
+{
+	return strcmp(a->domain, b->domain) == 0 && strcmp(a->id, b->id) == 0 &&
+	       strcmp(a->account, b->account) == 0 && strcmp(a->vm, b->vm) == 0 &&
+	       strcmp(a->deployment, b->deployment) == 0 && a->port == b->port &&
+	       a->speaks == b->speaks && strcmp(a->ownership, b->ownership) == 0;
+}
+
 int domains_refresh(struct domains *d, struct err *err)
 {
 	autofree struct store_mapping *m = NULL;
@@ -104,7 +113,7 @@ int domains_refresh(struct domains *d, struct err *err)
 	rwlock_rdlock(&d->lock);
 	same = n == d->n;
 	for (size_t i = 0; same && i < n; i++)
-		same = memcmp(&d->rows[i].m, &m[i], sizeof(m[i])) == 0;
+		same = leads_alike(&d->rows[i].m, &m[i]);
 	rwlock_unlock(&d->lock);
 	return same ? 0 : reload(d, err);
 }
