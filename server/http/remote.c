@@ -38,8 +38,9 @@ bool remote_is_trusted(const struct http *h, const struct sockaddr *sa)
 	};
 	uint8_t addr[16];
 
-	return net_bytes(sa, addr) && (net_has(&h->nodes, addr) || net_has(&loopback[0], addr) ||
-	                               net_has(&loopback[1], addr) || is_proxy(h, sa));
+	return net_bytes(sa, addr) &&
+	       ((h->nodes.bits && net_has(&h->nodes, addr)) || net_has(&loopback[0], addr) ||
+	        net_has(&loopback[1], addr) || is_proxy(h, sa));
 }
 
 /* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.

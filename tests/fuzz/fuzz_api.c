@@ -364,6 +364,7 @@ static int handle(struct request *req, const char *body, size_t n, struct reply 
 	if (r < 0 || (r = limits_enter(req, e)) < 0)
 		return r;
 	if (route->intake) {
+		req->taker = route->intake;
 		if ((r = route->intake->open(req, e)) < 0 ||
 		    (n && (r = route->intake->data(req, body, n, e)) < 0))
 			return r;

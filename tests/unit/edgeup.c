@@ -340,6 +340,7 @@ static void figures(struct stand *s)
 	struct edgehost_status st;
 
 	edgehost_status(s->edge, &st);
+	LOCK_SCOPE(&s->lock);
 	printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, %d looks, "
 	       "process %d, %u starts, %llu requests, %u places, %u at most, %u waited, %u "
 	       "foreign\n",
