@@ -23,7 +23,7 @@ struct proc;
 #define STARTER_NUMBERS 8
 #define STARTER_TEXTS 8
 #define STARTER_ARGS 128            /* arguments, and variables of the environment */
-#define STARTER_FDS 4               /* descriptors: 0, 1, 2 and one more */
+#define STARTER_FDS 5               /* descriptors: 0, 1, 2 and two more */
 #define STARTER_MSG_MAX (60u << 10) /* bytes of a request */
 
 /* A request, on both ends; what it means is a matter of its kind. */

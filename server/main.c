@@ -141,7 +141,8 @@ static int repos_start(struct app *a, struct err *err)
 		                 .search_mb = c->git_search_mb,
 		                 .slow_s = c->git_slow_s,
 		                 .unjailed = c->git_unjailed,
-		                 .events = a->events };
+		                 .events = a->events,
+		                 .objects = a->objects };
 
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);
 	snprintf(rc.domain, sizeof(rc.domain), "%s", c->domain);

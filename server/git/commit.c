@@ -273,7 +273,8 @@ int repo_commit_create(struct repos *g, const struct store_repo *r, const struct
 	if ((rc = check_new(n, err)) < 0 ||
 	    (rc = hold_new(g, r->account, r->id, bytes, &a.hold, err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 ||
-	    (rc = note_open(g, r->id, n->by, &a.note, err)) < 0)
+	    (rc = note_open(g, r->id, n->by, &a.note, err)) < 0 ||
+	    (rc = note_hold(&a.note, err)) < 0)
 		return rc;
 	a.repo = repo;
 	if ((rc = commit_marked(&a, &id, about, err)) < 0)

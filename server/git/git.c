@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
-#include "git/git_internal.h"
+#include "git/shared.h"
 #include "git/texts.h"
 #include "store/store.h"
 
@@ -71,6 +71,8 @@ int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret,
 	char path[PATH_MAX];
 	int rc;
 
+	if ((rc = shared_ready(g, r, err)) < 0)
+		return rc;
 	repo_path(g, r->id, path);
 	rc = git_repository_open_bare(ret, path);
 	if (rc == GIT_ENOTFOUND) /* deleted meanwhile */
@@ -147,8 +149,9 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	                    &g->strangers, err)) < 0 ||
 	    (r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
-	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
-	    (r = maint_start(g, err)) < 0)
+	    (r = shared_open(g, err)) < 0 || (r = repos_reconcile(g, err)) < 0 ||
+	    (r = text_cache_new(g, &g->texts, err)) < 0 || (r = maint_start(g, err)) < 0 ||
+	    (r = shared_begin(g, err)) < 0)
 		return err_wrap(err, r, "Git");
 	*ret = TAKE_PTR(g);
 	return 0;
@@ -158,8 +161,10 @@ struct repos *repos_close(struct repos *g)
 {
 	if (!g)
 		return NULL;
+	shared_end(g);
 	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
+	shared_close(g);
 	cond_destroy(&g->packed);
 	jail_close(g);
 	cond_destroy(&g->work);

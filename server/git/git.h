@@ -23,6 +23,7 @@
 
 struct err;
 struct events;
+struct objects;
 struct repos;
 struct store;
 
@@ -37,6 +38,8 @@ struct repos_conf {
 	uint32_t slow_s;       /* in which a client takes REPO_SLOW_BYTES; 0: the default */
 	bool unjailed;         /* children may run without a jail where there are no namespaces */
 	struct events *events; /* or NULL */
+	/* Of nodes: repositories outlive theirs. NULL: they are files and nothing else. */
+	struct objects *objects;
 };
 
 int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err);

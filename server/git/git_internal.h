@@ -25,6 +25,9 @@
 #define CONTENT_MAX (64u << 20) /* bytes of one file in a JSON answer */
 #define TREE_ENTRIES_MAX 200000 /* of one recursive listing */
 
+struct push_hook;
+struct shared;
+struct slot;
 struct push_sub {
 	repo_push_fn fn;
 	void *ctx;
@@ -58,6 +61,7 @@ struct repos {
 	char packing[REPO_ID_SIZE] GUARDED_BY(lock), pinned[REPO_ID_SIZE] GUARDED_BY(lock);
 	struct cond packed;
 	struct text_cache *texts; /* for searches */
+	struct shared *shared;    /* owned; NULL: nothing is shared. shared.h */
 	/* caps.c; under lock: upload-pack's capabilities, and the program's file they are from */
 	struct buf caps;
 	ino_t caps_ino;
@@ -77,6 +81,7 @@ struct child_opts {
 	const char *const *env;  /* more variables, "A=b"; NULL at the end; or NULL */
 	int in, out, err;        /* borrowed; -1: /dev/null */
 	int extra;               /* borrowed; the child's descriptor 3, or -1 */
+	int talk;                /* likewise 4, if there is a 3; 0 and -1: none */
 	bool write;              /* may it write to the repository? */
 	bool network;            /* through a proxy of ours only; *ret_listen is where it listens */
 	unsigned cpu_s, mem_mb;  /* memory it may have, each of its processes; 0: CHILD_ASK_MB */
@@ -241,11 +246,19 @@ struct note {
 	char by[ID_SIZE], id[ID_SIZE];
 	int fd; /* owned; the child's descriptor 3; -1: none */
 	int64_t since_s;
+	struct slot *slot; /* owned; or NULL */
+	size_t planned;    /* that were stored with it */
 };
 #define NOTE_NONE ((struct note){ .fd = -1 })
 #define autonote AUTO(note_close) struct note
 /* Marks the repository as busy_mark() does. */
 int note_open(struct repos *g, const char *repo, const char *by, struct note *ret, struct err *err);
+/*
+ * Before it is decided what is to move: nobody else writes from now on, until the note is closed or
+ * this is ended. Where repositories are shared (shared.h); else it does nothing.
+ */
+int note_hold(struct note *n, struct err *err);
+void note_unhold(struct note *n);
 /* To be called before these references move; it stays, whatever happens to the host. */
 int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err *err);
 /* Flushes what has moved, and tells everybody; fails if it may be lost when the power fails. */
@@ -272,6 +285,7 @@ struct pack {
 	struct store_repo repo;
 	struct child c;
 	struct note note; /* of a push */
+	struct push_hook *hook; /* owned; likewise, or NULL */
 	bool push;
 	struct repo_client client; /* who it is for; without a holder: the server itself */
 	char holder[BUDGET_HOLDER_SIZE];

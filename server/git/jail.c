@@ -82,7 +82,7 @@ static int start_counted(struct repos *g, const struct child_opts *o, struct chi
                          int *ret_listen, struct err *err)
 {
 	autofd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	struct starter_job j = { .n_fds = o->extra >= 0 ? 4 : 3 };
+	struct starter_job j = { .n_fds = o->extra < 0 ? 3 : o->talk > 0 ? 5 : 4 };
 	char config[PATH_MAX + 32];
 	int kind = starter_kind(JAIL_KIND);
 	struct proc p;
@@ -115,6 +115,7 @@ static int start_counted(struct repos *g, const struct child_opts *o, struct chi
 	j.fds[1] = o->out >= 0 ? o->out : null;
 	j.fds[2] = o->err >= 0 ? o->err : null;
 	j.fds[3] = o->extra;
+	j.fds[4] = o->talk;
 	r = starter_run(&j, &p, o->network ? ret_listen : NULL, err);
 	if (r < 0)
 		return r;
@@ -192,7 +193,9 @@ static const char pre_hook[] =
         " --format=x | wc -l)\" -lt " REPO_REFS_MAX " ] || r=6\n"
         "fi\n"
         "case $r in\n"
-        "0) exec dd conv=fsync status=none </dev/null >&3 ;;\n"
+        "0) dd conv=fsync status=none </dev/null >&3 || exit 1\n"
+        "%s"
+        "\texit 0 ;;\n"
         "3) echo 'the name of a reference has at most " PUSHED_REF_MAX " bytes' >&2 ;;\n"
         "4) echo 'a push moves at most " PUSHED_REFS_MAX " references: push them in parts' >&2 ;;\n"
         "6) echo 'the repository has " REPO_REFS_MAX
@@ -200,10 +203,17 @@ static const char pre_hook[] =
         "*) echo 'the push cannot be checked' >&2 ;;\n"
         "esac\n"
         "exit 1\n";
+/* Where repositories are shared it is stored before references move: shared_hook.c. */
+static const char pre_shared[] = "\tprintf '%s\\n' \"${GIT_QUARANTINE_PATH##*/}\" >&4 || exit 1\n"
+                                 "\tread -r answer <&4 || exit 1\n"
+                                 "\t[ \"$answer\" = ok ] && exit 0\n"
+                                 "\tprintf '%s\\n' \"$answer\" >&2\n"
+                                 "\texit 1\n";
 /* No program is started for it: a line for each reference is soon read. */
 static const char post_hook[] = "#!/bin/sh\n"
                                 "echo done >&3\n"
                                 "while read -r line; do printf '%s\\n' \"$line\" >&3; done\n";
+static const char post_shared[] = "echo moved >&4\n";
 
 static int write_config(struct repos *g, int dir, struct err *err)
 {
@@ -250,9 +260,12 @@ int jail_prepare(struct repos *g, struct err *err)
 		                            "repo", "work", "hooks", "tmp" };
 	static const char *const links[] = { "bin", "sbin", "lib", "lib64", "lib32" };
 	autofd int dir = -1;
-	char target[32];
+	char target[32], pre[sizeof(pre_hook) + sizeof(pre_shared)],
+	        post[sizeof(post_hook) + sizeof(post_shared)];
 	int r;
 
+	snprintf(pre, sizeof(pre), pre_hook, g->conf.objects ? pre_shared : "");
+	snprintf(post, sizeof(post), "%s%s", post_hook, g->conf.objects ? post_shared : "");
 	if ((r = io_mkdirs(g->jail_dir, 0700, err)) < 0)
 		return r;
 	dir = open(g->jail_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -268,10 +281,8 @@ int jail_prepare(struct repos *g, struct err *err)
 	}
 	if ((r = io_write_file(dir, "dev/null", "", 0, 0600, err)) < 0 ||
 	    (r = io_write_file(dir, "dev/urandom", "", 0, 0600, err)) < 0 ||
-	    (r = io_write_file(dir, "hooks/pre-receive", pre_hook, strlen(pre_hook), 0700, err)) <
-	            0 ||
-	    (r = io_write_file(dir, "hooks/post-receive", post_hook, strlen(post_hook), 0700,
-	                       err)) < 0)
+	    (r = io_write_file(dir, "hooks/pre-receive", pre, strlen(pre), 0700, err)) < 0 ||
+	    (r = io_write_file(dir, "hooks/post-receive", post, strlen(post), 0700, err)) < 0)
 		return r;
 	return write_config(g, dir, err);
 }

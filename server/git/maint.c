@@ -20,8 +20,9 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "git/git_internal.h"
+#include "git/shared.h"
 #include "git/texts.h"
+#include "store/store_node.h"
 
 #define LOOSE_MAX 2000      /* objects before a repack; a 256th of it is counted */
 #define PACKS_MAX 30        /* packs before a repack */
@@ -98,12 +99,18 @@ static bool wants_packing(const char *repo)
 
 static void pack(struct repos *g, const char *id, const char *path)
 {
-	static const char *const argv[] = { GIT_PROGRAM, "-c",      "gc.auto=1",
-		                            "gc",        "--quiet", "--prune=2.weeks.ago",
-		                            NULL };
+	static const char *const argv[] = {
+		GIT_PROGRAM, "-c",      "gc.auto=1",           "-c", "gc.packRefs=true",
+		"gc",        "--quiet", "--prune=2.weeks.ago", NULL
+	};
+	/* Nothing moves references that somebody with the slot relies on. */
+	static const char *const without_refs[] = {
+		GIT_PROGRAM, "-c",      "gc.auto=1",           "-c", "gc.packRefs=false",
+		"gc",        "--quiet", "--prune=2.weeks.ago", NULL
+	};
 	autorun struct run_result res = { 0 };
 	struct run_opts o = { .repo = path,
-		              .argv = argv,
+		              .argv = is_shared(g) ? without_refs : argv,
 		              .write = true,
 		              .out_max = 65536,
 		              .limit_ms = GC_MS,
@@ -123,6 +130,33 @@ static void pack(struct repos *g, const char *id, const char *path)
 	else if (res.status != 0)
 		log_warn("repository %s: git gc exited with %d: %.200s", id, res.status,
 		         (char *)res.err_text.p);
+}
+
+/* The same of what is shared: references under the slot, then packs of the object store. */
+static void pack_shared(struct repos *g, const char *id, const char *path)
+{
+	static const char *const argv[] = { GIT_PROGRAM, "pack-refs", "--all", NULL };
+	struct run_opts o = { .repo = path,
+		              .argv = argv,
+		              .write = true,
+		              .out_max = 65536,
+		              .limit_ms = GC_MS };
+	autorun struct run_result res = { 0 };
+	struct slot *slot = NULL;
+	struct err err = { 0 };
+	unsigned mark;
+	int r = slot_take(g, id, &slot, &err);
+
+	if (r == 0 && slot) {
+		mark = busy_mark(g, id);
+		r = run_git(g, &o, &res, &err);
+		busy_clear(g, id, mark);
+	}
+	if (r == 0)
+		r = slot_repack(slot, &err);
+	slot_give(slot);
+	if (r < 0)
+		log_warn("repository %s: packing: %s", id, err.msg);
 }
 
 /* ---- quarantines ---- */
@@ -175,10 +209,17 @@ static void look_after(struct repos *g, const char *id)
 		quota_measured(g, id, UINT64_MAX); /* it is gone */
 		return;
 	}
+	if (is_shared(g) && strcmp(repo.node, store_node_id(g->store)) != 0) {
+		quota_measured(g, id, UINT64_MAX); /* another node measures it */
+		return;
+	}
 	drop_quarantines(g, id, path);
 	texts_follow(g->texts, id);
-	if (wants_packing(path))
+	if (wants_packing(path)) {
 		pack(g, id, path);
+		if (is_shared(g))
+			pack_shared(g, id, path);
+	}
 	mark = quota_mark(g);
 	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)
 		log_warn("repository %s: cannot save its size: %s", id, err.msg);

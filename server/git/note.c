@@ -23,7 +23,7 @@
 #include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "git/git_internal.h"
+#include "git/shared.h"
 
 #define UPDATES_MAX 10000      /* of one push that are told about */
 #define NOTE_BYTES (16u << 20) /* that are read of one */
@@ -60,6 +60,16 @@ int note_open(struct repos *g, const char *repo, const char *by, struct note *re
 	return 0;
 }
 
+int note_hold(struct note *n, struct err *err)
+{
+	return n->slot ? 0 : slot_take(n->g, n->repo, &n->slot, err);
+}
+
+void note_unhold(struct note *n)
+{
+	n->slot = slot_give(n->slot);
+}
+
 int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err *err)
 {
 	autobuf struct buf b = { 0 };
@@ -75,13 +85,17 @@ int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err 
 	r = io_write_all(n->fd, b.p, b.len);
 	if (r == 0 && fdatasync(n->fd) < 0)
 		r = -errno;
-	return r < 0 ? err_sys(err, r, "record a push") : 0;
+	if (r < 0)
+		return err_sys(err, r, "record a push");
+	n->planned = k;
+	return slot_write(n->slot, "", u, k, err);
 }
 
 void note_close(struct note *n)
 {
 	char path[PATH_MAX];
 
+	note_unhold(n);
 	if (!n->g || n->fd < 0)
 		return;
 	note_path(n->g, n->repo, n->id, path);
@@ -91,6 +105,7 @@ void note_close(struct note *n)
 
 void note_leave(struct note *n)
 {
+	note_unhold(n);
 	if (n->fd >= 0)
 		close(TAKE_FD(n->fd));
 }
@@ -107,44 +122,6 @@ static bool parse_line(const char *p, size_t n, struct repo_update *ret)
 	snprintf(ret->new_sha, sizeof(ret->new_sha), "%.*s", (int)sha, p + sha + 1);
 	snprintf(ret->ref, sizeof(ret->ref), "%.*s", (int)(n - 2 * sha - 2), p + 2 * sha + 2);
 	return true;
-}
-
-/* Has this reference gone where it was to go? It may have gone on from there. */
-static bool moved(git_repository *repo, const struct repo_update *u)
-{
-	git_oid was, to, now;
-	bool there = git_reference_name_to_id(&now, repo, u->ref) == 0;
-
-	if (git_oid_fromstr(&was, u->old_sha) < 0 || git_oid_fromstr(&to, u->new_sha) < 0)
-		return false;
-	if (git_oid_is_zero(&to) || !there)
-		return git_oid_is_zero(&to) && !there;
-	if (git_oid_equal(&now, &to) || git_oid_equal(&now, &was))
-		return git_oid_equal(&now, &to);
-	return git_graph_descendant_of(repo, &now, &to) == 1;
-}
-
-/* Those that were accepted, or, when nobody could say, those that have moved. */
-static size_t read_updates(struct repos *g, const struct store_repo *r, const char *text,
-                           struct repo_update *u)
-{
-	const char *done = strstr(text, "\n" DONE "\n");
-	autorepo *repo = NULL;
-	struct err err = { 0 };
-	size_t n = 0;
-
-	if (!done && repo_open(g, r, &repo, &err) < 0) {
-		log_warn("repository %s: %s", r->id, err.msg);
-		return 0;
-	}
-	for (const char *p = done ? done + strlen(DONE) + 2 : text; *p && n < UPDATES_MAX;) {
-		size_t len = strcspn(p, "\n");
-
-		if (parse_line(p, len, &u[n]) && (done || moved(repo, &u[n])))
-			n++;
-		p += len + (p[len] == '\n');
-	}
-	return n;
 }
 
 static int read_note(int fd, char **ret, struct err *err)
@@ -167,6 +144,84 @@ static int read_note(int fd, char **ret, struct err *err)
 	return 0;
 }
 
+int note_moves(const struct note *n, struct repo_update **ret, size_t *ret_n, struct err *err)
+{
+	autofree struct repo_update *u = NULL;
+	autofree char *text = NULL;
+	size_t lines = 0, k = 0;
+	int r = read_note(n->fd, &text, err);
+
+	if (r < 0)
+		return r;
+	for (const char *p = text; (p = strchr(p, '\n')); p++)
+		lines++;
+	u = calloc(lines + 1, sizeof(*u));
+	if (!u)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (const char *p = text; *p;) {
+		size_t len = strcspn(p, "\n");
+
+		if (parse_line(p, len, &u[k]))
+			k++;
+		else if (strncmp(p, "by ", 3) != 0)
+			return err_set(err, -EINVAL, "the push cannot be read");
+		p += len + (p[len] == '\n');
+	}
+	*ret = TAKE_PTR(u);
+	*ret_n = k;
+	return 0;
+}
+
+/* Has this reference gone where it was to go? It may have gone on from there. */
+static bool moved(git_repository *repo, const struct repo_update *u)
+{
+	git_oid was, to, now;
+	bool there = git_reference_name_to_id(&now, repo, u->ref) == 0;
+
+	if (git_oid_fromstr(&was, u->old_sha) < 0 || git_oid_fromstr(&to, u->new_sha) < 0)
+		return false;
+	if (git_oid_is_zero(&to) || !there)
+		return git_oid_is_zero(&to) && !there;
+	if (git_oid_equal(&now, &to) || git_oid_equal(&now, &was))
+		return git_oid_equal(&now, &to);
+	return git_graph_descendant_of(repo, &now, &to) == 1;
+}
+
+/* The same of a repository that another node has by now: as far as the database says. */
+static bool moved_elsewhere(const struct store_refs *refs, const struct repo_update *u)
+{
+	for (size_t i = 0; i < refs->n; i++)
+		if (strcmp(refs->v[i].name, u->ref) == 0)
+			return strcmp(refs->v[i].target, u->new_sha) == 0;
+	return u->new_sha[strspn(u->new_sha, "0")] == '\0';
+}
+
+/* Those that were accepted, or, when nobody could say, those that have moved. */
+static size_t read_updates(struct repos *g, const struct store_repo *r, const char *text,
+                           struct repo_update *u)
+{
+	const char *done = strstr(text, "\n" DONE "\n");
+	AUTO(store_refs_done) struct store_refs refs = { 0 };
+	autorepo *repo = NULL;
+	struct err err = { 0 };
+	size_t n = 0;
+
+	if (!done && repo_open(g, r, &repo, &err) < 0 &&
+	    (!is_shared(g) || store_refs_get(g->store, r->id, &refs, NULL) < 0)) {
+		log_warn("repository %s: %s", r->id, err.msg);
+		return 0;
+	}
+	for (const char *p = done ? done + strlen(DONE) + 2 : text; *p && n < UPDATES_MAX;) {
+		size_t len = strcspn(p, "\n");
+
+		if (parse_line(p, len, &u[n]) &&
+		    (done || (repo ? moved(repo, &u[n]) : moved_elsewhere(&refs, &u[n]))))
+			n++;
+		p += len + (p[len] == '\n');
+	}
+	return n;
+}
+
 static int tell(struct note *n, const struct store_repo *r, bool again, struct err *err)
 {
 	autofree struct repo_update *u = NULL;
@@ -185,7 +240,8 @@ static int tell(struct note *n, const struct store_repo *r, bool again, struct e
 	if (!u)
 		return err_set(err, -ENOMEM, "out of memory");
 	moved = read_updates(n->g, r, text, u);
-	rc = repo_flush(n->g, r->id, n->since_s, u, moved, err);
+	rc = again && is_shared(n->g) ? 0 /* it was flushed, or is not here */
+	                              : repo_flush(n->g, r->id, n->since_s, u, moved, err);
 	push_tell(&(struct repo_push){ .repo = r,
 	                               .by = n->by,
 	                               .id = n->id,
@@ -211,6 +267,8 @@ int note_told(struct note *n, const struct store_repo *r, const struct repo_upda
 {
 	int rc = repo_flush(n->g, r->id, n->since_s, u, k, err);
 
+	if (rc == 0 && k == n->planned)
+		slot_moved(n->slot);
 	push_tell(
 	        &(struct repo_push){
 	                .repo = r, .by = n->by, .id = n->id, .updates = u, .n_updates = k },

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/shared.h"
 #include "metrics/metrics.h"
 
 #define PROTOCOL_MAX 64
@@ -36,6 +36,8 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 	size_t n = 0;
 	int r;
 
+	if ((r = shared_ready(p->g, &p->repo, err)) < 0)
+		return r;
 	if (!o->advertise)
 		metrics_add(METRIC_GIT_REQUESTS, writes ? LABEL_PUSH : LABEL_FETCH, 1);
 	*ret = (struct pack_cmd){ .argv = { GIT_PROGRAM } };
@@ -65,7 +67,9 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 		ret->env[0] = ret->protocol;
 	}
 	repo_path(p->g, p->repo.id, ret->path);
-	return writes ? note_open(p->g, p->repo.id, o->by, &p->note, err) : 0;
+	if (!writes || (r = note_open(p->g, p->repo.id, o->by, &p->note, err)) < 0)
+		return writes ? r : 0;
+	return hook_start(p->g, &p->repo, &p->note, &p->hook, err);
 }
 
 int pack_takes(struct pack *p, size_t n, struct err *err)
@@ -79,6 +83,7 @@ int pack_tell(struct pack *p, struct err *err)
 {
 	int r;
 
+	p->hook = hook_end(p->hook);
 	if (p->note.fd < 0)
 		return 0;
 	r = note_tell(&p->note, &p->repo, err);

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "git/bounds.h"
+#include "git/shared.h"
 
 #define REFS_LISTED 50000     /* branches, or tags, of one answer */
 #define ITEM_BYTES (1u << 20) /* of all messages of tags in a list of repositories, each */
@@ -176,8 +177,12 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	snprintf(u.ref, sizeof(u.ref), "refs/heads/%s", name);
 	memset(u.old_sha, '0', REPO_SHA_SIZE - 1);
 	git_oid_tostr(u.new_sha, sizeof(u.new_sha), git_commit_id(c));
-	if ((rc = note_open(g, r->id, by, &note, err)) < 0 ||
-	    (rc = note_plan(&note, &u, 1, err)) < 0)
+	if ((rc = note_open(g, r->id, by, &note, err)) < 0 || (rc = note_hold(&note, err)) < 0)
+		return rc;
+	if (is_shared(g) && git_reference_lookup(&ref, repo, u.ref) == 0)
+		return err_tag(err, -EEXIST, ERR_BRANCH_ALREADY_EXISTS,
+		               "branch '%s' already exists", name);
+	if ((rc = note_plan(&note, &u, 1, err)) < 0)
 		return rc;
 	rc = git_reference_create(&ref, repo, u.ref, git_commit_id(c), /* force= */ 0, NULL);
 	if (rc == GIT_EEXISTS)

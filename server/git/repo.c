@@ -20,7 +20,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "git/git_internal.h"
+#include "git/shared.h"
 #include "git/texts.h"
 
 bool repo_id_valid(const char *s)
@@ -47,7 +47,7 @@ int repo_find(struct repos *g, const char *account, const char *id, enum repo_ac
 }
 
 /* An empty bare repository whose HEAD names the branch. */
-static int init_at(const char *path, const char *branch, struct err *err)
+int repo_init_at(const char *path, const char *branch, struct err *err)
 {
 	git_repository_init_options o;
 	char ref[REPO_REF_SIZE];
@@ -108,7 +108,7 @@ static int sync_tree(int fd_consume, unsigned depth)
 }
 
 /* Everything in it is on the disk before it has its name. */
-static int put_in_place(const char *tmp, const char *path, struct err *err)
+int repo_put_in_place(const char *tmp, const char *path, struct err *err)
 {
 	int dir = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 	char parent[PATH_MAX];
@@ -130,7 +130,7 @@ static int fill(struct repos *g, const struct repo_new *n, const char *tmp,
                 struct repo_about *about, struct err *err)
 {
 	const char *branch = n->default_branch ? n->default_branch : "main";
-	int r = init_at(tmp, branch, err);
+	int r = repo_init_at(tmp, branch, err);
 
 	if (r < 0)
 		return r;
@@ -139,6 +139,18 @@ static int fill(struct repos *g, const struct repo_new *n, const char *tmp,
 	if (n->import)
 		return import_run(g, n->account, tmp, n->import, branch, about, err);
 	return 0;
+}
+
+/* For all nodes; or there is none. */
+static int store_new(struct repos *g, const struct store_repo *row, struct err *err)
+{
+	struct slot *s = NULL;
+	int r = slot_take(g, row->id, &s, err);
+
+	slot_give(s);
+	if (r < 0 && repo_delete(g, row, NULL) < 0)
+		log_warn("repository %s was not stored and is still there", row->id);
+	return r;
 }
 
 int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *ret,
@@ -168,13 +180,15 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
 			r = hold_new(g, n->account, row.id, row.bytes, &hold, err);
 	}
 	if (r == 0) {
-		r = put_in_place(tmp, path, err);
+		r = repo_put_in_place(tmp, path, err);
 	}
 	if (r == 0) {
 		r = store_repo_add(g->store, &row, err);
 		if (r < 0)
 			io_remove_tree(AT_FDCWD, path, NULL);
 	}
+	if (r == 0 && is_shared(g))
+		r = store_new(g, &row, err);
 	if (r < 0) {
 		io_remove_tree(AT_FDCWD, tmp, NULL);
 		return r;
@@ -188,11 +202,16 @@ int repo_delete(struct repos *g, const struct store_repo *r, struct err *err)
 	char path[PATH_MAX], tmp[PATH_MAX];
 	autofree struct store_lfs *large = NULL;
 	struct err why = { 0 };
+	struct slot *slot = NULL;
 	size_t n = 0;
 	int rc;
 
-	if ((rc = store_lfs_of(g->store, r->id, &large, &n, err)) < 0 ||
-	    (rc = store_repo_delete(g->store, r->id, err)) < 0)
+	if ((rc = slot_only(g, r->id, &slot, err)) < 0)
+		return rc;
+	if ((rc = store_lfs_of(g->store, r->id, &large, &n, err)) == 0)
+		rc = store_repo_delete(g->store, r->id, err);
+	slot_give(slot);
+	if (rc < 0)
 		return rc;
 	lfs_collect(g, large, n);
 	texts_forget(g->texts, r->id);
@@ -228,6 +247,7 @@ int repo_set_default_branch(struct repos *g, const struct store_repo *r, const c
 	char ref[REPO_REF_SIZE];
 	autorepo *repo = NULL;
 	autocommit *tip = NULL;
+	struct slot *slot = NULL;
 	unsigned mark;
 	int rc;
 
@@ -240,9 +260,16 @@ int repo_set_default_branch(struct repos *g, const struct store_repo *r, const c
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
 	snprintf(ref, sizeof(ref), "refs/heads/%s", name);
+	if ((rc = slot_take(g, r->id, &slot, err)) < 0 || (rc = slot_head(slot, ref, err)) < 0) {
+		slot_give(slot);
+		return rc;
+	}
 	mark = busy_mark(g, r->id);
 	rc = git_repository_set_head(repo, ref);
 	busy_clear(g, r->id, mark);
+	if (rc == 0)
+		slot_moved(slot);
+	slot_give(slot);
 	return rc < 0 ? err_tag(err, -EIO, ERR_UPDATE_DEFAULT_BRANCH_FAILED,
 	                        "cannot change the default branch")
 	              : 0;

@@ -27,6 +27,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "git/bounds.h"
+#include "git/shared.h"
 #include "metrics/metrics.h"
 
 #define KEPT_MAX (1u << 20)  /* of what receive-pack says while it is fed: progress, a few KB */
@@ -72,6 +73,7 @@ static int spawn(struct svc *s, const char *const *argv, const char *const *env,
 		                .in = stdin_fd,
 		                .err = -1,
 		                .extra = s->k.note.fd,
+		                .talk = hook_fd(s->k.hook),
 		                .write = s->k.push,
 		                .cpu_s = SERVICE_CPU_S,
 		                .mem_mb = SERVICE_MB,
@@ -95,6 +97,7 @@ static int spawn(struct svc *s, const char *const *argv, const char *const *env,
 			fcntl(in[1], F_SETPIPE_SZ, PIPE_BYTES);
 		}
 		r = child_start(s->k.g, &o, &s->k.c, NULL, err);
+		hook_started(s->k.hook);
 	}
 	if (in[0] >= 0)
 		close(in[0]);

@@ -10,6 +10,7 @@
 #define SYNC_BY "sync" /* who moved a reference; such pushes are not synced back */
 #define SYNC_REFS "refs/pando-sync/"
 #define SYNC_THERE SYNC_REFS "there/" /* what the other side has */
+#define FORGET_BATCH 1000u
 #define SYNC_BASE SYNC_REFS "base/"   /* what both had when they last agreed */
 
 /*

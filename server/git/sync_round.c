@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/json_field.h"
 #include "git/graph.h"
+#include "git/shared.h"
 #include "git/sync_internal.h"
 
 #define REFS_MAX 20000u
@@ -432,26 +433,46 @@ static int push_some(struct round *d, size_t *at, struct err *err)
 	return 0;
 }
 
+/* Where it was and where both agree that it is now; false: it is there. */
+static bool to_remember(const struct item *i, struct repo_update *ret)
+{
+	if (!i->agreed || git_oid_equal(&i->here, &i->base))
+		return false;
+	snprintf(ret->ref, sizeof(ret->ref), SYNC_BASE "%.*s", REPO_REF_SIZE - 32, i->ref);
+	git_oid_tostr(ret->old_sha, sizeof(ret->old_sha), &i->base);
+	git_oid_tostr(ret->new_sha, sizeof(ret->new_sha), &i->here);
+	return true;
+}
+
+static int remember_one(git_repository *repo, const struct repo_update *u, struct err *err)
+{
+	autoref *ref = NULL;
+	git_oid to;
+	int rc = git_oid_fromstr(&to, u->new_sha);
+
+	if (rc == 0 && git_oid_is_zero(&to))
+		rc = git_reference_remove(repo, u->ref);
+	else if (rc == 0)
+		rc = git_reference_create(&ref, repo, u->ref, &to, 1, NULL);
+	return rc < 0 && rc != GIT_ENOTFOUND ? git_fail(rc, "record a reference", err) : 0;
+}
+
 static int remember(struct round *d, struct err *err)
 {
-	char name[REPO_REF_SIZE];
+	struct repo_update *u = d->moved; /* as large as there are items; told by now */
+	size_t n = 0;
+	int r;
 
-	for (size_t k = 0; k < d->n; k++) {
-		const struct item *i = &d->v[k];
-		autoref *ref = NULL;
-		int rc = 0;
-
-		if (!i->agreed || git_oid_equal(&i->here, &i->base))
-			continue;
-		snprintf(name, sizeof(name), SYNC_BASE "%.*s", REPO_REF_SIZE - 32, i->ref);
-		if (git_oid_is_zero(&i->here))
-			rc = git_reference_remove(d->repo, name);
-		else
-			rc = git_reference_create(&ref, d->repo, name, &i->here, 1, NULL);
-		if (rc < 0 && rc != GIT_ENOTFOUND)
-			return git_fail(rc, "record a reference", err);
-	}
-	return 0;
+	for (size_t k = 0; k < d->n; k++)
+		n += to_remember(&d->v[k], &u[n]);
+	if (n == 0)
+		return 0;
+	r = slot_write(d->note.slot, "", u, n, err);
+	for (size_t k = 0; r == 0 && k < n; k++)
+		r = remember_one(d->repo, &u[k], err);
+	if (r == 0)
+		slot_moved(d->note.slot);
+	return r;
 }
 
 static int round_run(struct round *d, struct err *err)
@@ -459,7 +480,8 @@ static int round_run(struct round *d, struct err *err)
 	size_t at = 0;
 	int r, told;
 
-	if ((r = fetch(d, err)) < 0 || (r = repo_open(d->g, d->r, &d->repo, err)) < 0 ||
+	if ((r = fetch(d, err)) < 0 || (r = note_hold(&d->note, err)) < 0 ||
+	    (r = repo_open(d->g, d->r, &d->repo, err)) < 0 ||
 	    (r = rev_head(d->repo, d->head, err)) < 0 || (r = collect_all(d, err)) < 0)
 		return r;
 	d->moved = calloc(d->n + 1, sizeof(*d->moved));
@@ -472,8 +494,11 @@ static int round_run(struct round *d, struct err *err)
 	told = note_told(&d->note, d->r, d->moved, d->n_moved, r < 0 ? NULL : err);
 	if (r == 0)
 		r = told;
+	note_unhold(&d->note); /* the other server may take its time */
 	while (r == 0 && at < d->n)
 		r = push_some(d, &at, err);
+	if (r == 0)
+		r = note_hold(&d->note, err);
 	return r < 0 ? r : remember(d, err);
 }
 
@@ -490,7 +515,7 @@ int sync_round(struct repos *g, const struct store_repo *r, const struct store_s
 		           .deadline = deadline_in(ROUND_MS) };
 	int rc = quota_room(g, r->account, &d.room, err);
 
-	if (rc < 0)
+	if (rc < 0 || (rc = shared_ready(g, r, err)) < 0)
 		return rc;
 	d.room = MIN(d.room, ROUND_BYTES);
 	repo_path(g, r->id, d.path);
@@ -503,13 +528,63 @@ int sync_round(struct repos *g, const struct store_repo *r, const struct store_s
 	return rc;
 }
 
+/* What both had agreed on is to go, which all nodes know; 1: the list is full. */
+static int list_agreed(git_repository *repo, struct repo_update *u, size_t *n, struct err *err)
+{
+	autorefs *it = NULL;
+	int rc = git_reference_iterator_glob_new(&it, repo, SYNC_BASE "*");
+
+	while (rc == 0 && *n < FORGET_BATCH) {
+		autoref *ref = NULL;
+
+		if ((rc = git_reference_next(&ref, it)) < 0 || !git_reference_target(ref))
+			continue;
+		snprintf(u[*n].ref, sizeof(u->ref), "%s", git_reference_name(ref));
+		git_oid_tostr(u[*n].old_sha, sizeof(u->old_sha), git_reference_target(ref));
+		memset(u[*n].new_sha, '0', REPO_SHA_SIZE - 1);
+		u[(*n)++].new_sha[REPO_SHA_SIZE - 1] = '\0';
+	}
+	if (rc < 0 && rc != GIT_ITEROVER)
+		return git_fail(rc, "list references", err);
+	return rc == 0;
+}
+
+static int forget_agreed(git_repository *repo, struct slot *s, struct err *err)
+{
+	autofree struct repo_update *u = calloc(FORGET_BATCH, sizeof(*u));
+	int more = 1;
+
+	if (!u)
+		return err_set(err, -ENOMEM, "out of memory");
+	while (more > 0) {
+		size_t n = 0;
+		int r;
+
+		if ((more = list_agreed(repo, u, &n, err)) < 0 || n == 0)
+			return MIN(more, 0);
+		if ((r = slot_write(s, "", u, n, err)) < 0)
+			return r;
+		for (size_t i = 0; i < n; i++)
+			if ((r = remember_one(repo, &u[i], err)) < 0)
+				return r;
+		slot_moved(s);
+	}
+	return more;
+}
+
 int sync_forget(struct repos *g, const struct store_repo *r, struct err *err)
 {
 	autorepo *repo = NULL;
 	autorefs *it = NULL;
+	struct slot *slot = NULL;
 	git_reference *ref;
-	int rc = repo_open(g, r, &repo, err);
+	int rc;
 
+	if ((rc = slot_take(g, r->id, &slot, err)) < 0)
+		return rc;
+	if ((rc = repo_open(g, r, &repo, err)) == 0)
+		rc = forget_agreed(repo, slot, err);
+	slot_give(slot);
 	if (rc < 0)
 		return rc;
 	rc = git_reference_iterator_glob_new(&it, repo, SYNC_REFS "*");

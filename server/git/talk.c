@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "git/git_internal.h"
+#include "git/shared.h"
 #include "metrics/metrics.h"
 
 #define LEFT_MS 60000 /* for a push whose client has left to come to its end */
@@ -69,11 +69,13 @@ static int start(struct talk *t, const struct svc_opts *o, struct err *err)
 		                                      .out = out[1],
 		                                      .err = ep[1],
 		                                      .extra = t->k.note.fd,
+		                                      .talk = hook_fd(t->k.hook),
 		                                      .write = t->k.push,
 		                                      .cpu_s = SERVICE_CPU_S,
 		                                      .mem_mb = SERVICE_MB,
 		                                      .client = o->client },
 		                &t->k.c, NULL, err);
+	hook_started(t->k.hook);
 	for (int i = 0; i < 3; i++) {
 		int theirs = i == 0 ? in[0] : i == 1 ? out[1] : ep[1];
 

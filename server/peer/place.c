@@ -3,7 +3,8 @@
  * place.c - which node has it
  *
  * A VM is where the table has it; if that is not this node's, where its row says; and one at rest
- * whose node is dead, or gave it up, where it is taken over (vm/claim.c). Whether a node
+ * whose node is dead, or gave it up, where it is taken over (vm/claim.c). Repositories likewise
+ * (git/shared.c). Whether a node
  * lives is what the watch on the others knows (node/), which is a few seconds old at most, and does
  * not ask the database.
  */
@@ -61,11 +62,19 @@ struct place place_of_files(struct peers *p, const char *node)
 
 struct place place_of_repo(struct peers *p, const char *repo, struct err *err)
 {
+	struct place ret = { .kind = PLACE_HERE };
 	struct store_repo row;
 
 	if (!p || store_repo_get(p->conf.store, repo, &row, NULL) < 0)
-		return (struct place){ .kind = PLACE_HERE };
-	return place_of_node(p, row.node, err);
+		return ret;
+	/* Nobody's, or a dead node's, and stored: it is taken over where it is asked for. */
+	if (row.stored && !*row.node && vmm_draining(p->conf.vmm))
+		place_for_new(p, /* min_mb= */ 0, &ret);
+	else
+		ret = place_of_node(p, row.node, err);
+	if (ret.kind == PLACE_GONE && row.stored)
+		ret.kind = PLACE_HERE;
+	return ret;
 }
 
 bool place_for_new(struct peers *p, uint32_t min_mb, struct place *ret)

@@ -90,8 +90,7 @@ int store_vm_look(struct store *s, const char *id, struct store_found *ret, stru
 
 /* ---- claiming ---- */
 
-/* 1: nobody can write to its row but by a claim; its owner cannot join before this is over. */
-static int owner_is_gone(struct store *s, const char *node, struct err *err)
+int node_gone_locked(struct store *s, const char *node, struct err *err)
 {
 	int r;
 
@@ -147,7 +146,7 @@ int store_vm_claim(struct store *s, const struct store_vm *seen, bool whole, str
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = node_holds_locked(s, err)) < 0)
 		return r;
-	if ((r = owner_is_gone(s, seen->node, err)) <= 0)
+	if ((r = node_gone_locked(s, seen->node, err)) <= 0)
 		return r < 0 ? r : changed(seen, err);
 	if ((r = row_get(s, &vm_table, seen->info.id, &row, err)) < 0)
 		return r;

@@ -20,8 +20,11 @@ static const struct col repo_cols[] = {
 	COL_AT(COL_I64, store_repo, pushed_ms, "pushed_ms"),
 	COL_AT(COL_I64, store_repo, bytes, "bytes"),
 	COL_AT(COL_TEXT, store_repo, node, "node"),
+	COL_AT(COL_U64, store_repo, epoch, "epoch"),
+	COL_AT(COL_U64, store_repo, version, "version"),
+	COL_AT(COL_BOOL, store_repo, stored, "stored"),
 };
-static const struct table repo_table = {
+const struct table git_repo_table = {
 	.name = "git_repos",
 	.cols = repo_cols,
 	.n_cols = ARRAY_SIZE(repo_cols),
@@ -51,7 +54,7 @@ int store_repo_add(struct store *s, const struct store_repo *r, struct err *err)
 	int rc;
 
 	memcpy(row.node, s->node, sizeof(row.node));
-	if ((rc = tx_begin(&t, s, err)) < 0 || (rc = row_insert(s, &repo_table, &row, err)) < 0)
+	if ((rc = tx_begin(&t, s, err)) < 0 || (rc = row_insert(s, &git_repo_table, &row, err)) < 0)
 		return rc;
 	return tx_commit(&t, err);
 }
@@ -62,7 +65,8 @@ int store_repo_claim(struct store *s, const char *id, struct err *err)
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = node_mark_locked(s, "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = ''",
+	    (r = node_mark_locked(s, "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = '' "
+	                          "AND epoch = 0", /* not what was given up */
 	                          id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -71,7 +75,7 @@ int store_repo_claim(struct store *s, const char *id, struct err *err)
 int store_repo_get(struct store *s, const char *id, struct store_repo *ret, struct err *err)
 {
 	LOCK_SCOPE(&s->lock);
-	return row_get(s, &repo_table, id, ret, err);
+	return row_get(s, &git_repo_table, id, ret, err);
 }
 
 int store_repo_set_public(struct store *s, const char *id, bool is_public, struct err *err)
@@ -88,7 +92,7 @@ int store_repo_set_public(struct store *s, const char *id, bool is_public, struc
 	if ((r = query_run(&q, err)) < 0)
 		return r;
 	if (r == 0)
-		return row_missing(&repo_table, id, err);
+		return row_missing(&git_repo_table, id, err);
 	query_done(&q);
 	return tx_commit(&t, err);
 }
@@ -123,9 +127,10 @@ static int delete_locked(struct store *s, const char *id, struct err *err)
 
 	if ((r = grants_drop_locked(s, GRANT_GIT, id, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM git_lfs WHERE repo = $1", &id, 1, err)) < 0 ||
-	    (r = triggers_drop_locked(s, id, err)) < 0 || (r = sync_drop_locked(s, id, err)) < 0)
+	    (r = triggers_drop_locked(s, id, err)) < 0 || (r = sync_drop_locked(s, id, err)) < 0 ||
+	    (r = packs_drop_locked(s, id, err)) < 0)
 		return r;
-	return row_delete(s, &repo_table, id, err);
+	return row_delete(s, &git_repo_table, id, err);
 }
 
 int store_repo_delete(struct store *s, const char *id, struct err *err)
@@ -133,7 +138,8 @@ int store_repo_delete(struct store *s, const char *id, struct err *err)
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = delete_locked(s, id, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = repo_free_locked(s, id, err)) < 0 ||
+	    (r = delete_locked(s, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -142,7 +148,8 @@ int repos_lose_locked(struct store *s, const char *node, struct err *err)
 {
 	autofree void *rows = NULL;
 	size_t n = 0;
-	int r = row_list(s, &repo_table, "WHERE node = $1", &node, 1, &rows, &n, err);
+	int r = row_list(s, &git_repo_table, "WHERE node = $1 AND stored = 0", &node, 1, &rows, &n,
+	                 err);
 
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = delete_locked(s, ((const struct store_repo *)rows)[i].id, err);
@@ -200,7 +207,7 @@ int store_repo_list(struct store *s, const char *account, const char *search, in
 		return r;
 	const char *args[] = { account, (const char *)like.p, lim, off };
 	r = row_list(
-	        s, &repo_table,
+	        s, &git_repo_table,
 	        "WHERE account = $1 "
 	        "AND (LOWER(name) LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\') "
 	        "ORDER BY created_ms DESC, id LIMIT CAST($3 AS BIGINT) OFFSET CAST($4 AS BIGINT)",
@@ -216,7 +223,7 @@ int store_repo_ids(struct store *s, struct store_repo **ret, size_t *ret_n, stru
 	int r;
 
 	LOCK_SCOPE(&s->lock);
-	r = row_list(s, &repo_table, "ORDER BY id", NULL, 0, &p, ret_n, err);
+	r = row_list(s, &git_repo_table, "ORDER BY id", NULL, 0, &p, ret_n, err);
 	if (r >= 0)
 		*ret = p;
 	return r;

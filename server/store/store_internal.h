@@ -226,7 +226,7 @@ int node_mark_locked(struct store *s, const char *sql, const char *id, struct er
 int build_fail_locked(struct store *s, const char *node, const char *why, struct err *err);
 /* Attempts of schedules that a node was running have failed; the next ones are due at once. */
 int cron_fail_locked(struct store *s, const char *node, const char *why, struct err *err);
-/* Repositories whose files are gone with their node are deleted. */
+/* Repositories whose files are gone with their node, and not stored, are deleted. */
 int repos_lose_locked(struct store *s, const char *node, struct err *err);
 /* The same of runs of scripts, of a node that will not come back. */
 int run_fail_locked(struct store *s, const char *node, struct err *err);
@@ -237,7 +237,11 @@ const char *node_key(const struct store *s, const char *key, char ret[NODE_KEY_S
 /* The reverse, in place. */
 void node_key_strip(const struct store *s, char *key);
 
+extern const struct table git_repo_table;
 extern const struct table vm_table, snapshot_table, point_table, layer_table, node_table;
+/* store_claim.c: 1: nobody but a claim can write to what is this node's ("": nobody's), and it cannot
+ * join before the transaction is over. */
+int node_gone_locked(struct store *s, const char *node, struct err *err);
 /* store_claim.c: how many files of that point, and of that layer and all below it, are not in the
  * object store; "": none asked for. */
 int unstored_locked(struct store *s, const char *point, const char *layer, struct err *err);
@@ -268,11 +272,16 @@ extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
         migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
 extern const char migration_30[], migration_31[], migration_32[], migration_33[],
-        migration_34[]; /* store_schema_30.c */
+        migration_34[], migration_35[]; /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */
 int triggers_drop_locked(struct store *s, const char *repo, struct err *err);
+/* store_pack.c: likewise; its objects become garbage. And: may this node write to it? -ESTALE */
+int packs_drop_locked(struct store *s, const char *repo, struct err *err);
+int repo_free_locked(struct store *s, const char *repo, struct err *err);
+/* Stored repositories of a node that does not come back are nobody's. */
+int repos_give_up_locked(struct store *s, const char *node, struct err *err);
 /* store_sync.c: likewise */
 int sync_drop_locked(struct store *s, const char *repo, struct err *err);
 

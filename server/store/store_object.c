@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "store/store_cluster.h"
 #include "store/store_internal.h"
+#include "store/store_pack.h"
 
 #define CLUSTER_OWNER "cluster" /* no account has this id */
 
@@ -395,21 +396,23 @@ int store_object_garbage_done(struct store *s, const char *object, struct err *e
 int store_object_found(struct store *s, const char *object, uint32_t chunks, int64_t now_ms,
                        struct err *err)
 {
-	const char *id = strchr(object, '/');
+	static const struct {
+		const char *dir, *prefix, *known;
+	} kinds[] = { { "layers/", "ly-", "SELECT COUNT(*) FROM layers WHERE id = $1" },
+		      { "points/", "pt-", "SELECT COUNT(*) FROM points WHERE id = $1" },
+		      { "packs/", PACK_ID_PREFIX, "SELECT COUNT(*) FROM git_packs WHERE id = $1" } };
+	const char *id = strchr(object, '/'), *known = NULL;
 	autotx struct tx t = { 0 };
 	int r;
 
-	if (!id || !id_valid(strncmp(object, "layers/", 7) == 0 ? "ly-" : "pt-", id + 1))
+	for (size_t i = 0; id && i < ARRAY_SIZE(kinds); i++)
+		if (strncmp(object, kinds[i].dir, strlen(kinds[i].dir)) == 0 &&
+		    id_valid(kinds[i].prefix, id + 1))
+			known = kinds[i].known;
+	if (!known)
 		return 0; /* not ours to judge */
-	if ((r = tx_begin(&t, s, err)) < 0)
-		return r;
-	r = query_count(s,
-	                strncmp(object, "layers/", 7) == 0
-	                        ? "SELECT COUNT(*) FROM layers WHERE id = $1"
-	                        : "SELECT COUNT(*) FROM points WHERE id = $1",
-	                id + 1, err);
-	if (r != 0)
-		return r < 0 ? r : 0;
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = query_count(s, known, id + 1, err)) != 0)
+		return MIN(r, 0);
 	if ((r = object_garbage_locked(s, object, chunks, now_ms, err)) <= 0)
 		return r;
 	r = tx_commit(&t, err);

@@ -114,11 +114,14 @@ static int remove_snapshots(struct removal *m, struct err *err)
 	return MIN(r, 0);
 }
 
-/* They are files of their node, and nowhere else. */
+/* Those that are stored are nobody's; the others are files of their node, and nowhere else. */
 static int remove_repos(struct removal *m, struct err *err)
 {
-	int r = query_count(m->s, "SELECT COUNT(*) FROM git_repos WHERE node = $1", m->node, err);
+	int r = repos_give_up_locked(m->s, m->node, err);
 
+	if (r >= 0)
+		r = query_count(m->s, "SELECT COUNT(*) FROM git_repos WHERE node = $1", m->node,
+		                err);
 	m->repos = (unsigned)MAX(r, 0);
 	return r > 0 && m->lose ? repos_lose_locked(m->s, m->node, err) : MIN(r, 0);
 }

@@ -553,7 +553,7 @@ const char *const store_migrations[] = {
 	migration_13, migration_14, migration_15, migration_16, migration_17, migration_18,
 	migration_19, migration_20, migration_21, migration_22, migration_23, migration_24,
 	migration_25, migration_26, migration_27, migration_28, migration_29, migration_30,
-	migration_31, migration_32, migration_33, migration_34
+	migration_31, migration_32, migration_33, migration_34, migration_35
 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);
 const unsigned store_schema_oldest = 27; /* step 27 was released before there were clusters */

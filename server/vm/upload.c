@@ -212,9 +212,12 @@ static int found(void *ctx, const char *name, uint32_t n)
 
 static int sweep(struct vmm *m, struct err *err)
 {
-	int r = objects_list(m->stored->o, "layers/", found, m, err);
+	static const char *const dirs[] = { "layers/", "points/", "packs/" };
+	int r = 0;
 
-	return r < 0 ? r : objects_list(m->stored->o, "points/", found, m, err);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
+		r = objects_list(m->stored->o, dirs[i], found, m, err);
+	return r;
 }
 
 /* ---- the thread ---- */

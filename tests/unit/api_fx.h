@@ -259,7 +259,8 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		                 .search_s = fx_number("FX_SEARCH_S", 5),
 		                 .slow_s = fx_number("FX_SLOW_S", 0),
 		                 .unjailed = getenv("FX_UNJAILED"),
-		                 .search_mb = getenv("FX_NO_TEXTS") ? 0 : 256 };
+		                 .search_mb = getenv("FX_NO_TEXTS") ? 0 : 256,
+		                 .objects = f->rig->objects };
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", f->dir.path);
 	if (repos_open(&rc, f->store, &f->repos, &err) < 0) {
 		fprintf(stderr, "repos: %s\n", err.msg);

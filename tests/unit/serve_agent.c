@@ -8,7 +8,8 @@
  * answered with "ok": "suspend" suspends every VM, "warm" starts the kernels that a template has in
  * every VM, "agent" prints the process id of the last VM's agent, "data" the server's data
  * directory, "status" how many use the SSH front and how many of its processes ended badly. With
- * SERVE_NODE it is a node (tests/vm/rig.c); with SERVE_SSH_PROGRAM, these are of that program
+ * SERVE_NODE it is a node (tests/vm/rig.c), with SERVE_DATA on the data directory of one that was
+ * killed; with SERVE_SSH_PROGRAM, these are of that program
  * instead of pando-ssh; with SERVE_LOG, the log is as of a server.
  */
 #include <errno.h>
@@ -169,8 +170,10 @@ static int use_kernels(const char *dir)
 /* Only now: the one that made the template was none. */
 static int be_node(void)
 {
-	const char *node = getenv("SERVE_NODE");
+	const char *node = getenv("SERVE_NODE"), *data = getenv("SERVE_DATA");
 
+	if (data && setenv("FX_DATA", data, /* overwrite= */ 1) < 0)
+		return -1;
 	return node ? setenv("RIG_NODE", node, /* overwrite= */ 1) : 0;
 }
 

@@ -26,7 +26,7 @@ static const uint32_t released[] = { 0x2b5fc897, 0x0f41c956, 0x1274bdc0, 0x4734d
 	                             0x747b2b1b, 0x1840171a, 0xbcd65b62, 0xf94da41d, 0x170b4cef,
 	                             0xc5443656, 0xbea317cf, 0xb9b02202, 0xd2649042, 0xe67b1d5a,
 	                             0xfc9de26a, 0xaf165b55, 0xc8bf4fbf, 0xb0f067be, 0x968ab884,
-	                             0x7071e985, 0x9852c4e0, 0xaacf5e7a, 0x1c7fe64e };
+	                             0x7071e985, 0x9852c4e0, 0xaacf5e7a, 0x1c7fe64e, 0x8561fd16 };
 
 static void released_steps_stay_as_they_are(void **state)
 {

@@ -234,7 +234,9 @@ static int open_objects(struct rig *r, struct err *err)
 		                  .pause_ms = 4 };
 	int k;
 
-	if (!r->opts.objects)
+	if (!c.url)
+		c.url = getenv("RIG_OBJECTS");
+	if (!c.url)
 		return 0;
 	k = store_objects_id(r->store, id, err);
 	return k < 0 ? k : objects_open(&c, &r->objects, err);
