@@ -118,7 +118,9 @@ int svc_start(struct repos *g, const struct store_repo *r, const struct svc_opts
 		return err_set(err, -ENOMEM, "out of memory");
 	if (caps_asked(o)) {
 		s->fed = s->over = true;
-		rc = caps_get(g, r, &s->kept, err);
+		rc = shared_ready(g, r, err);
+		if (rc == 0)
+			rc = caps_get(g, r, &s->kept, err);
 	} else {
 		rc = pack_prepare(&s->k, o, /* stateless= */ true, &s->cmd, err);
 		s->fed = !s->k.push || o->advertise;

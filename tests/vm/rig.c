@@ -234,7 +234,7 @@ static int open_objects(struct rig *r, struct err *err)
 		                  .pause_ms = 4 };
 	int k;
 
-	if (!c.url)
+	if (!c.url && getenv("RIG_NODE"))
 		c.url = getenv("RIG_OBJECTS");
 	if (!c.url)
 		return 0;
