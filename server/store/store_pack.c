@@ -8,6 +8,9 @@
  * two of one node never build on the same version. References are compared with what a push expects
  * here, because Git compares them only after that.
  *
+ * Large files (Git LFS) are files of the node that received them and nothing else: a repository that
+ * has some stays with it.
+ *
  * A pack's row is there before its first object, and its objects become garbage in the transaction
  * that deletes the row.
  */
@@ -39,6 +42,8 @@ static const struct table pack_table = {
 	.row_size = sizeof(struct store_pack),
 	.noun = "pack",
 };
+
+#define NO_LARGE "NOT EXISTS (SELECT 1 FROM git_lfs WHERE git_lfs.repo = git_repos.id)"
 
 static bool is_zero(const char *sha)
 {
@@ -342,7 +347,7 @@ int repos_give_up_locked(struct store *s, const char *node, struct err *err)
 {
 	int r = run_text(s,
 	                 "UPDATE git_repos SET node = '', epoch = epoch + 1 "
-	                 "WHERE node = $1 AND stored = 1",
+	                 "WHERE node = $1 AND stored = 1 AND " NO_LARGE,
 	                 &node, 1, err);
 
 	return MIN(r, 0);
@@ -368,6 +373,11 @@ static int take_locked(struct store *s, const struct store_repo *row, struct err
 
 static int not_yet(const struct store_repo *row, bool alive, struct err *err)
 {
+	if (!alive && row->stored)
+		return err_tag(err, -EAGAIN, ERR_NODE_UNAVAILABLE,
+		               "only node %s has the large files of repository %s, and it is not "
+		               "there",
+		               row->node, row->id);
 	return err_tag(err, -EAGAIN, ERR_NODE_UNAVAILABLE,
 	               alive ? "repository %s is on another node: ask that one"
 	                     : "repository %s is only on node %s, which is not there",
@@ -378,7 +388,7 @@ int store_repo_take(struct store *s, const char *id, struct store_repo *ret, str
 {
 	autotx struct tx t = { 0 };
 	struct store_repo row;
-	int r;
+	int r, large = 0;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = node_holds_locked(s, err)) < 0 ||
 	    (r = row_get(s, &git_repo_table, id, &row, err)) < 0)
@@ -389,7 +399,11 @@ int store_repo_take(struct store *s, const char *id, struct store_repo *ret, str
 	}
 	if ((r = node_gone_locked(s, row.node, err)) < 0)
 		return r;
-	if (r == 0 || !row.stored)
+	if (r > 0 && *row.node)
+		large = query_count(s, "SELECT COUNT(*) FROM git_lfs WHERE repo = $1", id, err);
+	if (large < 0)
+		return large;
+	if (r == 0 || !row.stored || large)
 		return not_yet(&row, r == 0, err);
 	/* What was on its way there does not arrive: its transaction has an old epoch. */
 	if ((r = take_locked(s, &row, err)) < 0 ||
@@ -417,7 +431,7 @@ int store_repo_give_up(struct store *s, const char *id, struct err *err)
 {
 	return change_own(s,
 	                  "UPDATE git_repos SET node = '', epoch = epoch + 1 "
-	                  "WHERE id = $1 AND node = $2 AND stored = 1",
+	                  "WHERE id = $1 AND node = $2 AND stored = 1 AND " NO_LARGE,
 	                  id, err);
 }
 

@@ -74,10 +74,10 @@ int store_repo_write(struct store *s, const struct store_repo_write *w, uint64_t
 
 /*
  * Becomes this node's, if it is stored and its owner is not alive, or it is nobody's: 0, with the
- * row as it is then. -EAGAIN: its owner is alive, or has what is not stored.
+ * row as it is then. -EAGAIN: its owner is alive, or has what is not stored, large files included.
  */
 int store_repo_take(struct store *s, const char *id, struct store_repo *ret, struct err *err);
-/* Becomes nobody's. 0: it is not stored, or not this node's. */
+/* Becomes nobody's. 0: it is not stored, has large files, or is not this node's. */
 int store_repo_give_up(struct store *s, const char *id, struct err *err);
 /* This node's repositories, by whether they are stored, behind that id. Caller frees. */
 int store_repos_own(struct store *s, bool stored, const char *after, unsigned limit,

@@ -123,7 +123,15 @@ static int remove_repos(struct removal *m, struct err *err)
 		r = query_count(m->s, "SELECT COUNT(*) FROM git_repos WHERE node = $1", m->node,
 		                err);
 	m->repos = (unsigned)MAX(r, 0);
-	return r > 0 && m->lose ? repos_lose_locked(m->s, m->node, err) : MIN(r, 0);
+	if (r <= 0 || !m->lose)
+		return MIN(r, 0);
+	r = repos_lose_locked(m->s, m->node, err);
+	if (r >= 0) /* those that are stored lose their large files only */
+		r = run_text(m->s,
+		             "DELETE FROM git_lfs WHERE repo IN "
+		             "(SELECT id FROM git_repos WHERE node = $1)",
+		             &m->node, 1, err);
+	return r < 0 ? r : repos_give_up_locked(m->s, m->node, err);
 }
 
 static int take_over_rest(struct removal *m, struct err *err)

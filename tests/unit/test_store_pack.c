@@ -276,6 +276,8 @@ static void what_was_acknowledged_is_there(void **state)
 		int i = (int)(random() % 2);
 		char left[ID_SIZE];
 
+		if (!w->alive[i] && random() % 3 == 0)
+			live_or_die(w, i);
 		switch (random() % 12) {
 		case 0:
 			live_or_die(w, i);
@@ -321,6 +323,27 @@ static void a_repository_goes_with_its_packs(void **state)
 	assert_true(count(w, "SELECT CAST(COUNT(*) AS TEXT) FROM object_garbage") > 0);
 }
 
+static void large_files_keep_it_on_its_node(void **state)
+{
+	struct world *w = *state;
+	struct store_lfs l = { .repo = REPO, .account = "ac-x", .bytes = 1 };
+	struct store_repo row;
+
+	memset(l.oid, 'a', LFS_OID_SIZE - 1);
+	while (!w->done)
+		write_some(w, 0);
+	OK(store_lfs_add(w->s, &l, &err));
+	assert_int_equal(store_repo_give_up(w->s, REPO, &err), 0);
+	live_or_die(w, 0);
+	be(w, 1);
+	FAILS(-EAGAIN, store_repo_take(w->s, REPO, &row, &err));
+	assert_non_null(strstr(err.msg, "large files"));
+	FAILS(-EBUSY, store_node_remove(w->s, ids[0], /* lose= */ false, &err));
+	OK(store_node_remove(w->s, ids[0], /* lose= */ true, &err));
+	OK(store_repo_take(w->s, REPO, &row, &err));
+	FAILS(-ENOENT, store_lfs_get(w->s, REPO, l.oid, &l, &err));
+}
+
 /* A node that is removed leaves what is stored, and only that. */
 static void a_removed_node_leaves_what_is_stored(void **state)
 {
@@ -348,6 +371,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_was_acknowledged_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_repository_goes_with_its_packs, setup, teardown),
+		cmocka_unit_test_setup_teardown(large_files_keep_it_on_its_node, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_removed_node_leaves_what_is_stored, setup,
 		                                teardown),
 	};
