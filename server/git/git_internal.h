@@ -284,7 +284,7 @@ struct pack {
 	struct repos *g;
 	struct store_repo repo;
 	struct child c;
-	struct note note; /* of a push */
+	struct note note;       /* of a push */
 	struct push_hook *hook; /* owned; likewise, or NULL */
 	bool push;
 	struct repo_client client; /* who it is for; without a holder: the server itself */

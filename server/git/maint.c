@@ -136,11 +136,9 @@ static void pack(struct repos *g, const char *id, const char *path)
 static void pack_shared(struct repos *g, const char *id, const char *path)
 {
 	static const char *const argv[] = { GIT_PROGRAM, "pack-refs", "--all", NULL };
-	struct run_opts o = { .repo = path,
-		              .argv = argv,
-		              .write = true,
-		              .out_max = 65536,
-		              .limit_ms = GC_MS };
+	struct run_opts o = {
+		.repo = path, .argv = argv, .write = true, .out_max = 65536, .limit_ms = GC_MS
+	};
 	autorun struct run_result res = { 0 };
 	struct slot *slot = NULL;
 	struct err err = { 0 };

@@ -3,11 +3,11 @@
  * shared.c - whose a repository is, who may write to it, and whether its copy here is up to date
  *
  * A reader looks at three numbers that the row it has just read says: node, epoch, version. If this
- * process knows its copy to be at least that, it goes on; that is a look into a table. Else it takes
- * the slot, reads the row again, takes the repository over if its owner is gone (one transaction),
- * fetches what is missing and goes on. A writer holds the slot from before it looks at references
- * until they have moved. So between the transaction that stores a push and the moves here nobody
- * else decides anything, and a copy is behind only after a crash or on another node.
+ * process knows its copy to be at least that, it goes on; that is a look into a table. Else it
+ * takes the slot, reads the row again, takes the repository over if its owner is gone (one
+ * transaction), fetches what is missing and goes on. A writer holds the slot from before it looks
+ * at references until they have moved. So between the transaction that stores a push and the moves
+ * here nobody else decides anything, and a copy is behind only after a crash or on another node.
  *
  * A thread stores what is not stored yet (repositories of before there was an object store), and
  * gives up what is, while the node is drained.
@@ -24,11 +24,11 @@
 #include "store/store_node.h"
 
 #define BUCKETS 1024u
-#define SLOT_MS 600000       /* for others to write */
-#define TICK_MS 2000u        /* between two looks of the thread */
-#define AGAIN_MS 1000u       /* the first pause after a failure */
-#define AGAIN_MAX_MS 60000u  /* the longest */
-#define AT_ONCE 64u          /* repositories of one look */
+#define SLOT_MS 600000      /* for others to write */
+#define TICK_MS 2000u       /* between two looks of the thread */
+#define AGAIN_MS 1000u      /* the first pause after a failure */
+#define AGAIN_MAX_MS 60000u /* the longest */
+#define AT_ONCE 64u         /* repositories of one look */
 #define UNKNOWN UINT64_MAX
 
 struct copy {
@@ -176,8 +176,7 @@ static int make_current(struct slot *s, struct err *err)
 	if (here == UNKNOWN)
 		here = copy_version(path);
 	/* A copy of what the database does not know, as it was restored, is worth nothing. */
-	if (here != s->row.version &&
-	    (r = get_all(s, here > s->row.version ? 0 : here, err)) < 0)
+	if (here != s->row.version && (r = get_all(s, here > s->row.version ? 0 : here, err)) < 0)
 		return r;
 	set_known(s, s->row.version);
 	return 0;

@@ -67,7 +67,8 @@ uint64_t copy_version(const char *path); /* 0: nobody knows */
 int copy_set_version(const char *path, uint64_t version, struct err *err);
 
 /* ---- shared_hook.c: a push by git ---- */
-/* Answers pre-receive, which runs when all objects have come; child_fd: the child's descriptor 4. */
+/* Answers pre-receive, which runs when all objects have come; child_fd: the child's descriptor 4.
+ */
 int hook_start(struct repos *g, const struct store_repo *r, const struct note *note,
                struct push_hook **ret, struct err *err);
 int hook_fd(const struct push_hook *h); /* -1: none */

@@ -97,10 +97,11 @@ static int damaged(const struct slot *s, const char *pack, int r, struct err *er
 		metrics_add(METRIC_OBJECT_DAMAGED, 0, 1);
 		log_error("repository %s: pack %s is damaged in the object store: %s", s->row.id,
 		          pack, why);
-		return err_tag(err, -EIO, ERR_OBJECT_DAMAGED,
-		               "repository %s is not on this machine, and what the object store has of "
-		               "it is damaged: %s",
-		               s->row.id, why);
+		return err_tag(
+		        err, -EIO, ERR_OBJECT_DAMAGED,
+		        "repository %s is not on this machine, and what the object store has of "
+		        "it is damaged: %s",
+		        s->row.id, why);
 	}
 	if (err->tag != ERR_NONE)
 		return r;
@@ -146,8 +147,7 @@ static int index_pack(struct slot *s, const char *path, const char *pack, struct
 	return res.status == 0 ? 0
 	                       : err_tag(err, -EIO, ERR_GIT_ERROR,
 	                                 "git cannot index a pack of repository %s: %.200s",
-	                                 s->row.id,
-	                                 res.err_text.p ? (char *)res.err_text.p : "");
+	                                 s->row.id, res.err_text.p ? (char *)res.err_text.p : "");
 }
 
 /* It is here, whole: it gets the name that Git gives it, and an index. */

@@ -94,8 +94,8 @@ static bool have_moved(struct push_hook *h, const struct repo_update *u, size_t 
 }
 
 /* 0: it is stored, and the child was told so. */
-static int store_push(struct push_hook *h, const char *quarantine, struct repo_update **u, size_t *n,
-                      struct slot **ret)
+static int store_push(struct push_hook *h, const char *quarantine, struct repo_update **u,
+                      size_t *n, struct slot **ret)
 {
 	struct err err = { 0 };
 	int r;

@@ -30,7 +30,7 @@
 #define PACK_MS (30 * 60000u) /* for one pack to be made */
 #define PACK_HEAD 12          /* bytes of it: "PACK", version, number of objects */
 #define SHALLOW_MAX (16u << 20)
-#define PACKS_FEW 30  /* of a repository, that are fetched one by one */
+#define PACKS_FEW 30 /* of a repository, that are fetched one by one */
 #define PACKS_MANY 300
 
 /* ---- a pack ---- */
@@ -60,8 +60,9 @@ static int take_piece(void *ctx, const uint8_t *p, size_t n, struct err *err)
 static int pack_make(struct repos *g, const char *path, const char *quarantine,
                      const struct buf *revs, struct pack_file *ret, struct err *err)
 {
-	static const char *const argv[] = { GIT_PROGRAM,           "pack-objects", "--revs", "--stdout",
-		                            "--delta-base-offset", "--quiet",      NULL };
+	static const char *const argv[] = { GIT_PROGRAM, "pack-objects",        "--revs",
+		                            "--stdout",  "--delta-base-offset", "--quiet",
+		                            NULL };
 	char objects[128], dir[PATH_MAX];
 	const char *env[] = { objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES=objects", NULL };
 	struct run_opts o = { .repo = path,
@@ -85,7 +86,8 @@ static int pack_make(struct repos *g, const char *path, const char *quarantine,
 	if ((r = run_git(g, &o, &res, err)) < 0)
 		return r;
 	if (res.status != 0 || io_pread_all(ret->fd, head, sizeof(head), 0) < 0)
-		return err_tag(err, -EIO, ERR_GIT_ERROR, "git cannot pack what is to be stored: %.200s",
+		return err_tag(err, -EIO, ERR_GIT_ERROR,
+		               "git cannot pack what is to be stored: %.200s",
 		               res.err_text.p ? (char *)res.err_text.p : "");
 	ret->objects = (uint32_t)head[8] << 24 | (uint32_t)head[9] << 16 | (uint32_t)head[10] << 8 |
 	               head[11];
@@ -411,8 +413,7 @@ int slot_repack(struct slot *s, struct err *err)
 	if (!s)
 		return 0;
 	if ((r = store_packs_since(s->g->store, s->row.id, 0, &v, &n, err)) < 0 ||
-	    !wants_repack(v, n) ||
-	    (r = store_refs_get(s->g->store, s->row.id, &have, err)) < 0)
+	    !wants_repack(v, n) || (r = store_refs_get(s->g->store, s->row.id, &have, err)) < 0)
 		return r;
 	for (size_t i = 0; i < have.n; i++)
 		buf_printf(&revs, "%s\n", have.v[i].target);

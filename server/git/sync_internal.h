@@ -11,7 +11,7 @@
 #define SYNC_REFS "refs/pando-sync/"
 #define SYNC_THERE SYNC_REFS "there/" /* what the other side has */
 #define FORGET_BATCH 1000u
-#define SYNC_BASE SYNC_REFS "base/"   /* what both had when they last agreed */
+#define SYNC_BASE SYNC_REFS "base/" /* what both had when they last agreed */
 
 /*
  * One round; token: password there, or "". *conflicts gets what could not be decided. -ECANCELED

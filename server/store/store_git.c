@@ -65,7 +65,8 @@ int store_repo_claim(struct store *s, const char *id, struct err *err)
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = node_mark_locked(s, "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = '' "
+	    (r = node_mark_locked(s,
+	                          "UPDATE git_repos SET node = $1 WHERE id = $2 AND node = '' "
 	                          "AND epoch = 0", /* not what was given up */
 	                          id, err)) < 0)
 		return r;

@@ -2,8 +2,8 @@
 /*
  * store/store_git.h - repositories and what belongs to them; for git/ and auth/
  *
- * The contents of a repository are on disk only; the tables have its owner and size. Of nodes with an
- * object store its references and packs are here, too, and the disk is a copy: store_pack.h.
+ * The contents of a repository are on disk only; the tables have its owner and size. Of nodes with
+ * an object store its references and packs are here, too, and the disk is a copy: store_pack.h.
  * Deleting a repository deletes the grants on it in the same transaction.
  */
 #pragma once
@@ -30,7 +30,8 @@ struct store_repo {
 	int64_t created_ms;
 	int64_t pushed_ms;  /* 0: never */
 	int64_t bytes;      /* on the disk, when it was last measured */
-	char node[ID_SIZE]; /* that has its files; set by store_repo_add(). "": no nodes, or given up */
+	char node[ID_SIZE]; /* that has its files; set by store_repo_add(). "": no nodes, or given
+	                       up */
 	uint64_t epoch;     /* raised by each change of node */
 	uint64_t version;   /* raised by each change of references that were stored */
 	bool stored;        /* its references are in the database, its packs in the object store */
@@ -44,8 +45,8 @@ int store_repo_set_public(struct store *s, const char *id, bool is_public, struc
  * meanwhile is not an error. */
 int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t pushed_ms,
                         struct err *err);
-/* With its grants, its list of large files, its references; its packs become garbage. -ESTALE: it is a
- * living node's. */
+/* With its grants, its list of large files, its references; its packs become garbage. -ESTALE: it
+ * is a living node's. */
 int store_repo_delete(struct store *s, const char *id, struct err *err);
 /* Newest first; search: part of the name or the id, ignoring case, or NULL. total: of all pages. */
 int store_repo_list(struct store *s, const char *account, const char *search, int64_t limit,

@@ -239,8 +239,8 @@ void node_key_strip(const struct store *s, char *key);
 
 extern const struct table git_repo_table;
 extern const struct table vm_table, snapshot_table, point_table, layer_table, node_table;
-/* store_claim.c: 1: nobody but a claim can write to what is this node's ("": nobody's), and it cannot
- * join before the transaction is over. */
+/* store_claim.c: 1: nobody but a claim can write to what is this node's ("": nobody's), and it
+ * cannot join before the transaction is over. */
 int node_gone_locked(struct store *s, const char *node, struct err *err);
 /* store_claim.c: how many files of that point, and of that layer and all below it, are not in the
  * object store; "": none asked for. */
@@ -271,8 +271,8 @@ extern const char *const audit_migrations[];
 extern const unsigned audit_n_migrations;
 extern const char migration_21[], migration_22[], migration_23[], migration_24[], migration_25[],
         migration_26[], migration_27[], migration_28[], migration_29[]; /* store_schema_21.c */
-extern const char migration_30[], migration_31[], migration_32[], migration_33[],
-        migration_34[], migration_35[]; /* store_schema_30.c */
+extern const char migration_30[], migration_31[], migration_32[], migration_33[], migration_34[],
+        migration_35[]; /* store_schema_30.c */
 
 /* ---- store_trigger.c ---- */
 /* For a deleted repository. */

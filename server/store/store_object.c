@@ -400,7 +400,8 @@ int store_object_found(struct store *s, const char *object, uint32_t chunks, int
 		const char *dir, *prefix, *known;
 	} kinds[] = { { "layers/", "ly-", "SELECT COUNT(*) FROM layers WHERE id = $1" },
 		      { "points/", "pt-", "SELECT COUNT(*) FROM points WHERE id = $1" },
-		      { "packs/", PACK_ID_PREFIX, "SELECT COUNT(*) FROM git_packs WHERE id = $1" } };
+		      { "packs/", PACK_ID_PREFIX,
+		        "SELECT COUNT(*) FROM git_packs WHERE id = $1" } };
 	const char *id = strchr(object, '/'), *known = NULL;
 	autotx struct tx t = { 0 };
 	int r;

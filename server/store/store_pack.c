@@ -8,8 +8,8 @@
  * two of one node never build on the same version. References are compared with what a push expects
  * here, because Git compares them only after that.
  *
- * Large files (Git LFS) are files of the node that received them and nothing else: a repository that
- * has some stays with it.
+ * Large files (Git LFS) are files of the node that received them and nothing else: a repository
+ * that has some stays with it.
  *
  * A pack's row is there before its first object, and its objects become garbage in the transaction
  * that deletes the row.

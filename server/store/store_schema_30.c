@@ -141,27 +141,26 @@ const char migration_34[] =
         "CREATE INDEX domain_mappings_deployment ON domain_mappings (deployment);"
         "ALTER TABLE cron_schedules ADD COLUMN deployment TEXT NOT NULL DEFAULT '';";
 
-/* Repositories that outlive their node (store_pack.c): head is "refs/heads/main", shallow the file of
- * that name; a pack of version 0 is on its way. */
-const char migration_35[] =
-        "ALTER TABLE git_repos ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;"
-        "ALTER TABLE git_repos ADD COLUMN version BIGINT NOT NULL DEFAULT 0;"
-        "ALTER TABLE git_repos ADD COLUMN stored BIGINT NOT NULL DEFAULT 0;"
-        "ALTER TABLE git_repos ADD COLUMN head TEXT NOT NULL DEFAULT '';"
-        "ALTER TABLE git_repos ADD COLUMN shallow TEXT NOT NULL DEFAULT '';"
-        "CREATE TABLE git_refs ("
-        "  repo TEXT NOT NULL,"
-        "  name TEXT NOT NULL,"
-        "  target TEXT NOT NULL,"
-        "  PRIMARY KEY (repo, name)"
-        ");"
-        "CREATE TABLE git_packs ("
-        "  id TEXT PRIMARY KEY,"
-        "  repo TEXT NOT NULL,"
-        "  account TEXT NOT NULL,"
-        "  node TEXT NOT NULL,"
-        "  bytes BIGINT NOT NULL,"
-        "  chunks BIGINT NOT NULL,"
-        "  version BIGINT NOT NULL"
-        ");"
-        "CREATE INDEX git_packs_repo ON git_packs (repo);";
+/* Repositories that outlive their node (store_pack.c): head is "refs/heads/main", shallow the file
+ * of that name; a pack of version 0 is on its way. */
+const char migration_35[] = "ALTER TABLE git_repos ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;"
+                            "ALTER TABLE git_repos ADD COLUMN version BIGINT NOT NULL DEFAULT 0;"
+                            "ALTER TABLE git_repos ADD COLUMN stored BIGINT NOT NULL DEFAULT 0;"
+                            "ALTER TABLE git_repos ADD COLUMN head TEXT NOT NULL DEFAULT '';"
+                            "ALTER TABLE git_repos ADD COLUMN shallow TEXT NOT NULL DEFAULT '';"
+                            "CREATE TABLE git_refs ("
+                            "  repo TEXT NOT NULL,"
+                            "  name TEXT NOT NULL,"
+                            "  target TEXT NOT NULL,"
+                            "  PRIMARY KEY (repo, name)"
+                            ");"
+                            "CREATE TABLE git_packs ("
+                            "  id TEXT PRIMARY KEY,"
+                            "  repo TEXT NOT NULL,"
+                            "  account TEXT NOT NULL,"
+                            "  node TEXT NOT NULL,"
+                            "  bytes BIGINT NOT NULL,"
+                            "  chunks BIGINT NOT NULL,"
+                            "  version BIGINT NOT NULL"
+                            ");"
+                            "CREATE INDEX git_packs_repo ON git_packs (repo);";

@@ -24,10 +24,13 @@ class Bucket:
                 pass
 
             def say(self, status, body=b""):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                except ConnectionError:  # who asked was killed, or has given up
+                    self.close_connection = True
 
             def key(self):
                 return urlsplit(self.path).path.removeprefix("/bucket").lstrip("/")

@@ -246,6 +246,8 @@ class GitNodes(TwoNodes, unittest.TestCase):
         self.commit("b")
         t, result = self.push_held(one, "after")
         one.proc.send_signal(signal.SIGSTOP)
+        self.addCleanup(lambda: one.proc.poll() is None and one.proc.send_signal(signal.SIGCONT))
+        self.bucket.hold = None  # for others
         end = time.monotonic() + WAIT_S
         while [n["health"] for n in self.ask(self.two, "GET", "/v1/cluster")["nodes"] if n["name"] == "one"] != ["dead"]:
             self.assertLess(time.monotonic(), end)

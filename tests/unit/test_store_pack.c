@@ -37,7 +37,7 @@ struct world {
 	struct store_repo known[2]; /* what each node thinks */
 	bool alive[2];
 	bool stored; /* as it is */
-	int owner;                  /* -1: nobody */
+	int owner;   /* -1: nobody */
 	char at[REFS][STORE_SHA_SIZE];
 	unsigned packs, begun, done, refused, taken;
 };
@@ -187,8 +187,7 @@ static void repack(struct world *w, int i)
 	struct store_repo_write wr = { .repo = &w->known[i], .pack = pack, .repack = true };
 	uint64_t version = 0;
 
-	if (w->owner != i || !w->alive[i] ||
-	    w->known[i].version == 0)
+	if (w->owner != i || !w->alive[i] || w->known[i].version == 0)
 		return;
 	be(w, i);
 	begin_pack(w, pack);
