@@ -24,7 +24,6 @@ class Node:
         self.proc = subprocess.Popen([program, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
             **os.environ, "SERVE_NODE": f"{name} {self.address}", "RIG_DATABASE": os.path.join(top, "pando.db"),
             "RIG_SECRET": os.path.join(top, "secret.key"), **(env or {})})
-        self.program, self.top, self.env = program, top, env
         line = self.proc.stdout.readline()
         assert line, f"node {name} ended at its start"
         port, self.own_key, self.dir = line.split()
