@@ -34,7 +34,8 @@ def is_cut(c, node, ways):
         back = time.monotonic() - healed
         wait_for("its disk is back", lambda: other.state(g.vm) == "stopped", 60)
         other.post(at_rest.vm, "suspend")
-        g.cold(other)
+        if len(ways) == 2:  # an emulated boot takes a minute, and shows the same each time
+            g.cold(other)
         other.delete(g.vm)
         at_rest.count(node)
         assert c.owner(at_rest.vm) is other

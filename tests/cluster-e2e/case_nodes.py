@@ -79,9 +79,10 @@ def killed_suspending(c):
     def suspend():
         answers.append(quiet(lambda: one.post(g.vm, "suspend")))
     t = threading.Thread(target=suspend)
+    files = one.layer_files()
     with Twice(c):
         t.start()
-        wait_for("it is being frozen, or is already", lambda: c.db.sql(f"SELECT state FROM vms WHERE id = '{g.vm}'") != "running", 30, 0.01)
+        wait_for("its layers are being written", lambda: one.layer_files() != files, 30, 0.002)
         one.die()
         t.join()
         c.dead(one, two)
@@ -163,6 +164,19 @@ def killed_resuming(c):
         one.boot()
     c.settled([g])
     return f"counts on after {took:.1f} s"
+
+
+@case(300)
+def killed_pandod(c):
+    """pandod alone is killed: it starts again, adopts its VMs and joins before the lease is over."""
+    one, two, _ = c.nodes
+    g = Guest(c, one)
+    with Twice(c):
+        instance = one.info(g.vm)["vmInstanceId"]
+        one.kill9_pandod()
+        g.count(two)
+        assert one.info(g.vm)["vmInstanceId"] == instance and c.epoch(g.vm) == 1
+    c.settled([g])
 
 
 @case(400)

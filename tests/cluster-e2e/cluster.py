@@ -86,6 +86,9 @@ class Node(harness.Server):
         self.prefix = self.machine.prefix
         self.start()
 
+    def layer_files(self):
+        return {name for part in ("layers", "points") for name in os.listdir(os.path.join(self.dir, part))}
+
     def records(self):
         """Instances of which a process lives."""
         top, found = f"/run/pando/{self.tag}/vm", set()

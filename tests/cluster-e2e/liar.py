@@ -49,17 +49,29 @@ class Liar:
                         while self.mode == "hang" and self.open:
                             time.sleep(0.1)
                         return
-                    if not up:
-                        up = socket.create_connection(self.to)
-                        answers = up.makefile("rb")
-                    up.sendall(head + body)
-                    answer_head, answer = read(answers, head.split(b" ", 1)[0])
+                    up, answer_head, answer = self.ask(up, head, body)
                     self.answer(c, head, answer_head, answer)
         except (OSError, EOFError):
             pass
         finally:
             if up:
                 up.close()
+
+    def ask(self, up, head, body):
+        """On the connection of the last request; the store has closed it, if that was long ago."""
+        for up in (up, None):
+            fresh = up is None
+            try:
+                up = up or socket.create_connection(self.to)
+                up.sendall(head + body)
+                with up.makefile("rb") as answers:
+                    return up, *read(answers, head.split(b" ", 1)[0])
+            except (OSError, EOFError):
+                if up:
+                    up.close()
+                if fresh:
+                    raise
+        raise EOFError
 
     def answer(self, c, request, head, body):
         mode = self.mode

@@ -9,7 +9,6 @@ A cut is a rule in the machine's namespace that drops packets from (in) or to (o
 is pulled. A machine that died gets a new namespace: the kernel of the old one would still answer for sockets of processes that have gone.
 """
 import ctypes
-import os
 import subprocess
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000

@@ -18,7 +18,7 @@ import table
 
 net.enter()  # before any thread
 
-from cluster import Cluster, harness, host, say  # noqa: E402
+from cluster import Cluster, harness, host  # noqa: E402
 
 RECOVER_S = 180
 MODULES = ("nodes", "links", "stores", "starts", "clients")
