@@ -27,8 +27,8 @@
 #include "base/log.h"
 #include "store/db_pg_internal.h"
 
-#define PG_CONNECT_S "10"    /* per address of the server */
-#define PG_DEAD_MS "20000"   /* without an acknowledgement of what was sent: the peer is gone */
+#define PG_CONNECT_S "5"     /* per address of the server */
+#define PG_DEAD_MS "8000"    /* without an acknowledgement of what was sent: the peer is gone */
 #define PG_ALONE_MS 5000     /* for the session of an earlier pandod to end */
 #define PG_NODE_IDLE_MS 5000 /* within a transaction, between two statements of it */
 #define PG_VERSION_MIN 130000
