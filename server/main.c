@@ -203,6 +203,7 @@ static int ssh_start(struct app *a, struct err *err)
 		                  .vmm = a->vmm,
 		                  .repos = a->repos,
 		                  .store = a->node ? a->store : NULL,
+		                  .peers = a->peers,
 		                  .data_dir = a->conf.data_dir,
 		                  .listen_fd = TAKE_FD(a->ssh_fd) };
 
