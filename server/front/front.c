@@ -371,6 +371,8 @@ void front_refresh(struct front *f)
 		log_warn("names of other nodes are not known yet: %s", err.msg);
 	if (f->ports)
 		ports_refresh(f->ports);
+	if (zones_server(f->zones) && zones_refresh(f->zones, &err) < 0)
+		log_warn("DNS records of other nodes are not known yet: %s", err.msg);
 }
 
 void front_say(const struct front *f)

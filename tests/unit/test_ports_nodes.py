@@ -48,6 +48,8 @@ class Echo:
         with contextlib.suppress(OSError):
             while True:
                 b, who = self.udp.recvfrom(65536)
+                if not who:
+                    return  # closed
                 self.udp.sendto(b"got " + b, who)
 
     def close(self):
