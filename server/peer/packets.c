@@ -29,10 +29,10 @@
 #include "base/clock.h"
 #include "base/sock.h"
 
-#define WINDOW (128 << 10)              /* bytes of a stream under way, each way; one packet more */
-#define PACKET_COST 32                  /* of each packet, beside its bytes */
-#define STREAMS_MAX 128                 /* that one side opens at a time, with those that end */
-#define STREAMS_SPACE (2 * STREAMS_MAX) /* the other side may know less of what has ended */
+#define WINDOW (128 << 10) /* bytes of a stream under way, each way; one packet more */
+#define PACKET_COST 32     /* of each packet, beside its bytes */
+#define STREAMS_MAX 128    /* that one side opens at a time, with those that end */
+#define STREAMS_SPACE 256  /* twice as many: the other side may know less of what has ended */
 #define STREAM_SNDBUF (64 << 10)
 #define OUT_MAX                                                                             \
 	(256u << 10)    /* waits for the connection, then nothing is taken; frames of a few \

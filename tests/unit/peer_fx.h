@@ -86,8 +86,8 @@ static inline void over(void *ctx)
 {
 }
 
-static inline struct peers *join(struct fx *f, struct tmpdir *dir, const char *name, struct store **s,
-                          struct node **n, unsigned cert_s)
+static inline struct peers *join(struct fx *f, struct tmpdir *dir, const char *name,
+                                 struct store **s, struct node **n, unsigned cert_s)
 {
 	char id[ID_SIZE], address[NODE_ADDRESS_SIZE];
 	struct peers_conf pc = { .cert_s = cert_s };

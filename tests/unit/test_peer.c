@@ -18,7 +18,6 @@
 
 #include "tests/unit/peer_fx.h"
 
-
 /* The second node is dead for all others, and may not know it. */
 static void take_over(struct pair *b)
 {
