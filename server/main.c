@@ -202,6 +202,7 @@ static int serverless_start(struct app *a, struct err *err)
 static int ports_start(struct app *a, struct err *err)
 {
 	struct ports_conf pc = { .range = a->conf.port_range,
+		                 .peers = a->peers,
 		                 .listen = a->conf.port_listen,
 		                 .wait_ms = a->conf.edge_wait_s * 1000,
 		                 .idle_ms = a->conf.port_idle_s * 1000 };
@@ -219,6 +220,7 @@ static int ssh_start(struct app *a, struct err *err)
 		                  .vmm = a->vmm,
 		                  .repos = a->repos,
 		                  .store = a->node ? a->store : NULL,
+		                  .peers = a->peers,
 		                  .data_dir = a->conf.data_dir,
 		                  .listen_fd = TAKE_FD(a->ssh_fd) };
 

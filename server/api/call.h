@@ -144,6 +144,9 @@ int cross_run(struct request *req, struct reply *res, struct err *err);
  * NULL. */
 int cross_to(struct request *req, struct reply *res, const char *node, const char *more,
              const char *skip, struct err *err);
+/* Tells that node the same, and ignores what it answers. */
+int cross_tell(struct request *req, const char *node, const char *more, const char *skip,
+               struct err *err);
 /* Who takes the body, of a route with an intake. */
 void cross_intake(struct request *req, const struct intake **intake);
 /* It has a ticket, which only the VM's node can check. */

@@ -242,6 +242,15 @@ int cross_to(struct request *req, struct reply *res, const char *node, const cha
 	return r < 0 ? failed(r, err) : 0;
 }
 
+int cross_tell(struct request *req, const char *node, const char *more, const char *skip,
+               struct err *err)
+{
+	AUTO(cross_freep) struct cross *f = cross_new(req, node);
+	int r = f ? ask(f, more, skip, err) : err_set(err, -ENOMEM, "out of memory");
+
+	return r < 0 ? failed(r, err) : 0;
+}
+
 /* It came from a node that believes that this one has it. */
 static int not_here(struct reply *res, struct err *err)
 {

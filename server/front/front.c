@@ -365,8 +365,14 @@ void front_refresh(struct front *f)
 {
 	struct err err = { 0 };
 
-	if (f && domains_refresh(f->domains, &err) < 0)
+	if (!f)
+		return;
+	if (domains_refresh(f->domains, &err) < 0)
 		log_warn("names of other nodes are not known yet: %s", err.msg);
+	if (f->ports)
+		ports_refresh(f->ports);
+	if (zones_server(f->zones) && zones_refresh(f->zones, &err) < 0)
+		log_warn("DNS records of other nodes are not known yet: %s", err.msg);
 }
 
 void front_say(const struct front *f)

@@ -128,8 +128,9 @@ const char *request_origin(const struct request *req);
 /* What a request to another node needs of this one: node.c. */
 #define NODE_CLIENT "X-Pando-Node-Client" /* address of the client */
 #define NODE_TRACE "X-Pando-Node-Trace"
-#define NODE_VM "X-Pando-Node-Vm"       /* the VM that sent it through the edge */
-#define NODE_MOVED "X-Pando-Node-Moved" /* in a reply: this node does not have it any more */
+#define NODE_VM "X-Pando-Node-Vm"           /* the VM that sent it through the edge */
+#define NODE_SESSION "X-Pando-Node-Session" /* of an MCP client: by which a call is cancelled */
+#define NODE_MOVED "X-Pando-Node-Moved"     /* in a reply: this node does not have it any more */
 /* Path and query, encoded anew. */
 void request_target_text(struct request *req, struct buf *out);
 /* All header fields; without a connection those that it was given. */

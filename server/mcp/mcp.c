@@ -18,6 +18,8 @@
 #include <strings.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
+#include "base/log.h"
 #include "node/node.h"
 #include "peer/peer.h"
 
@@ -92,8 +94,8 @@ static int no_session(struct err *err)
 }
 
 /*
- * A session of another node that lives: it is only a name for a version, and grants nothing. Calls
- * in it cannot be cancelled from here.
+ * A session of another node that lives: it is only a name for a version and for calls that may be
+ * cancelled, and grants nothing.
  */
 static bool is_elsewhere(struct exchange *x, const char *session)
 {
@@ -118,15 +120,23 @@ static int begin(struct exchange *x, struct err *err)
 	if (version)
 		x->version = (enum mcp_version)mcp_version_parse(version);
 	x->events = accept && strstr(accept, "text/event-stream");
+	if (*x->req->node) /* which has looked at it */
+		session = request_header(x->req, NODE_SESSION);
 	if (!session)
 		return 0;
-	if (is_elsewhere(x, session))
-		return 0;
 	if (strlen(session) >= sizeof(x->session) ||
-	    mcp_session_use(deps_of(x->req)->mcp, who_of(x->req), session, &x->version) < 0)
+	    (!*x->req->node && !is_elsewhere(x, session) &&
+	     mcp_session_use(deps_of(x->req)->mcp, who_of(x->req), session, &x->version) < 0))
 		return no_session(err);
 	memcpy(x->session, session, strlen(session) + 1);
 	return 0;
+}
+
+/* What the node that it goes to has to know of the session. */
+static void session_field(const struct exchange *x, struct buf *out)
+{
+	if (*x->session)
+		buf_printf(out, NODE_SESSION ": %s\r\n", x->session);
 }
 
 /* The reply's message or messages; NULL: only an acknowledgement. */
@@ -247,13 +257,37 @@ static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
 	return mcp_error(m->id, MCP_NO_METHOD, "there is no method '%.100s'", m->method);
 }
 
+/* The call may run on any of them, and its client may be connected to several. */
+static void tell_others(struct exchange *x)
+{
+	autofree struct node_seen *v = NULL;
+	autobuf struct buf more = { 0 };
+	autofree char *text = NULL;
+	struct err err = { 0 };
+	size_t n = 0;
+
+	session_field(x, &more);
+	text = buf_take_str(&more);
+	if (!text || node_list(deps_of(x->req)->node, &v, &n, &err) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (v[i].health != NODE_DEAD &&
+		    strcmp(v[i].row.id, node_id(deps_of(x->req)->node)) != 0 &&
+		    cross_tell(x->req, v[i].row.id, text, SESSION_HEADER, &err) < 0)
+			log_debug("node %s does not hear of a cancelled call: %s", v[i].row.name,
+			          err.msg);
+}
+
 /* Notifications and responses; unknown ones get no reply. */
-static void notice(struct exchange *x, const struct mcp_msg *m)
+static void notice(struct exchange *x, const struct mcp_msg *m, bool alone)
 {
 	const json_t *id = json_object_get(m->params, "requestId");
 
-	if (m->kind == MCP_NOTIFICATION && strcmp(m->method, "notifications/cancelled") == 0 && id)
-		mcp_cancel(deps_of(x->req)->mcp, who_of(x->req), x->session, id);
+	if (m->kind != MCP_NOTIFICATION || strcmp(m->method, "notifications/cancelled") != 0 || !id)
+		return;
+	mcp_cancel(deps_of(x->req)->mcp, who_of(x->req), x->session, id);
+	if (alone && *x->session && deps_of(x->req)->peers && !*x->req->node)
+		tell_others(x);
 }
 
 static json_t *take(struct exchange *x, const struct mcp_msg *m, bool alone)
@@ -262,7 +296,7 @@ static json_t *take(struct exchange *x, const struct mcp_msg *m, bool alone)
 		return answer(x, m, alone);
 	if (m->kind == MCP_INVALID)
 		return mcp_error(m->id, MCP_INVALID_REQUEST, "%s", m->fault);
-	notice(x, m);
+	notice(x, m, alone);
 	return NULL;
 }
 
@@ -309,15 +343,18 @@ static bool owner_of(struct exchange *x, const struct mcp_msg *m, struct place *
 	return ret->kind == PLACE_NODE;
 }
 
-/* Without its session, which the owner does not know. */
+/* The owner does not know its session, and only has it as a name. */
 static int pass_on(struct exchange *x, const char *node, struct err *err)
 {
-	char version[64] = "";
+	autobuf struct buf more = { 0 };
+	autofree char *text = NULL;
 
 	if (!request_header(x->req, "MCP-Protocol-Version"))
-		snprintf(version, sizeof(version), "MCP-Protocol-Version: %s\r\n",
-		         mcp_version_name(x->version));
-	return cross_to(x->req, x->res, node, version, SESSION_HEADER, err);
+		buf_printf(&more, "MCP-Protocol-Version: %s\r\n", mcp_version_name(x->version));
+	session_field(x, &more);
+	text = buf_take_str(&more);
+	return text ? cross_to(x->req, x->res, node, text, SESSION_HEADER, err)
+	            : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int take_messages(struct request *req, struct reply *res, struct err *err)

@@ -134,7 +134,7 @@ static bool issue(X509 *cert, EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key, const c
 }
 
 /* By length and text: the names of what a connection is for. */
-static const unsigned char uses[] = "\x0epando-requests\x0cpando-socket";
+static const unsigned char uses[] = "\x0epando-requests\x0cpando-socket\x09pando-ssh\x0apando-port";
 
 static int on_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_n,
                    const unsigned char *in, unsigned n, void *arg)

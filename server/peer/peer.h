@@ -54,6 +54,13 @@ void peers_on_open(struct peers *p,
                    int (*open)(void *ctx, const char *name, struct peer_socket *ret, int *ret_fd,
                                struct err *err),
                    void *ctx);
+/* What a connection is for, as named in its first message (ALPN). The last two begin with a record
+ * of the asking side, which peer_tell() answers. */
+enum peer_use { PEER_REQUESTS, PEER_SOCKET, PEER_SSH, PEER_PORT, PEER_USE_MAX };
+/* Who serves those of the last two kinds, each on a thread of its own; fn may be called until
+ * peers_end() has returned. NULL for p is fine. */
+void peers_serve(struct peers *p, enum peer_use use, void (*fn)(void *ctx, struct peer *c),
+                 void *ctx);
 /* Nothing new; all connections end soon. Waits for those that others have made. */
 void peers_end(struct peers *p);
 /* Once nobody uses any connection. */
@@ -95,10 +102,27 @@ struct peer *peer_drop(struct peer *c);
 int peer_open(struct peers *p, const char *node, const char *name, struct peer_socket *ret,
               int *ret_fd, struct err *err);
 
+/* For anything but requests and sockets of names. */
+int peer_dial(struct peers *p, const char *node, enum peer_use use, struct peer **ret,
+              struct err *err);
+/* Sends a record of n bytes, and reads what peer_tell() says at the other end: 0 and a number, or
+ * its error. */
+int peer_ask(struct peer *c, const void *record, size_t n, uint32_t *ret_value, struct err *err);
+/* Reads such a record, which comes at once. */
+int peer_hear(struct peer *c, void *record, size_t n, struct err *err);
+/* r: 0 or -errno, with e. */
+int peer_tell(struct peer *c, int r, const struct err *e, uint32_t value);
+/* What comes and goes on it is carried by a thread, to one end of a pair of sockets of that type;
+ * the other one is returned. SOCK_STREAM: bytes; SOCK_SEQPACKET: packets, without descriptors.
+ * Takes the connection in any case. */
+int peer_hand_over(struct peer *c_consume, int type, int *ret_fd, struct err *err);
+
 /* All of it. -EHOSTUNREACH with NODE_UNAVAILABLE: the node is gone, or does not take it. */
 int peer_write(struct peer *c, const void *p, size_t n, struct err *err);
 /* What is there now: 0 for nothing yet, -ENODATA at the proper end. */
 ssize_t peer_read(struct peer *c, void *p, size_t n, struct err *err);
+/* What it takes now, or 0. */
+ssize_t peer_write_some(struct peer *c, const void *p, size_t n, struct err *err);
 /* Nothing more is written; what comes can still be read. */
 void peer_finish(struct peer *c);
 /* Readable when peer_read() may have something, if it had nothing before. */
@@ -107,6 +131,28 @@ int peer_fd(const struct peer *c);
 bool peer_alive(const struct peer *c, struct err *err);
 /* Copies bytes between it and the socket until both ends are done. */
 void peer_relay(struct peer *c, int fd);
+
+/* packets.c: a socket of packets (SOCK_SEQPACKET), and streams of such packets. */
+#define PEER_PACKET_MAX (136u << 10)
+#define PEER_CARRY_ALSO 2
+struct peer_carry {
+	bool opens; /* a descriptor that comes with a packet of the socket is the end of a stream */
+	bool takes; /* the other side does that: one is made, and passed on with its packet */
+	unsigned stuck_ms; /* for whoever is at the other end of the socket to take a packet; 0:
+	                      any time */
+	/* Called at every turn, and when one of these can be read (-1: none); false: it is over.
+	 * NULL: nothing else is looked at. */
+	bool (*turn)(void *ctx);
+	/* How it ended, before its streams do; or NULL. */
+	void (*over)(void *ctx, int r, const struct err *err);
+	void *ctx;
+	int also[PEER_CARRY_ALSO];
+};
+/* 0: the socket has ended; -ENODATA: the other side did, in the order of things; -ECANCELED: turn()
+ * said so; else it failed. */
+int peer_carry(struct peer *c, int sock, const struct peer_carry *how, struct err *err);
+/* Before that: a packet as if it had come from the socket. */
+int peer_carry_packet(struct peer *c, const void *p, size_t n, struct err *err);
 
 struct peers_counts {
 	unsigned in, out,

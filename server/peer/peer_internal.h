@@ -23,9 +23,6 @@
 #define RELAY_BYTES (32u << 10)
 #define STACK_SIZE (256u << 10)
 
-/* What a connection is for, as named in its first message (ALPN). */
-enum peer_use { PEER_REQUESTS, PEER_SOCKET, PEER_USE_MAX };
-
 struct peer {
 	struct peer *next; /* in the pool */
 	struct peers *peers;
@@ -50,12 +47,16 @@ struct peers {
 	int (*open)(void *ctx, const char *name, struct peer_socket *ret, int *ret_fd,
 	            struct err *err) GUARDED_BY(lock);
 	void *open_ctx GUARDED_BY(lock);
-	unsigned opening GUARDED_BY(lock); /* calls of open() */
-	SSL_CTX *ctx GUARDED_BY(lock);     /* owned; with the certificate in use */
+	struct {
+		void (*fn)(void *ctx, struct peer *c);
+		void *ctx;
+	} serve[PEER_USE_MAX] GUARDED_BY(lock); /* of PEER_SSH and PEER_PORT */
+	unsigned opening GUARDED_BY(lock);      /* calls of open() */
+	SSL_CTX *ctx GUARDED_BY(lock);          /* owned; with the certificate in use */
 	time_t renew_at GUARDED_BY(lock), until GUARDED_BY(lock);
 	struct peer *idle GUARDED_BY(lock); /* owned; used last first */
 	unsigned n_idle GUARDED_BY(lock), n_in GUARDED_BY(lock), n_new GUARDED_BY(lock);
-	unsigned n_carriers GUARDED_BY(lock); /* threads of peer_open() */
+	unsigned n_carriers GUARDED_BY(lock); /* threads of peer_hand_over() */
 	uint64_t made GUARDED_BY(lock), refused GUARDED_BY(lock);
 	_Atomic unsigned n_out;
 	_Atomic bool ending;
@@ -72,9 +73,6 @@ int cert_node(SSL *ssl, char ret[ID_SIZE]);
 SSL_CTX *peers_ctx(struct peers *p);
 /* Takes a thread that runs fn; false: it did not start. */
 bool peers_thread(void *(*fn)(void *), void *arg);
-
-/* A connection for one socket of a VM. */
-int peer_dial_socket(struct peers *p, const char *node, struct peer **ret, struct err *err);
 
 /* ---- place.c ---- */
 bool place_is_member(struct peers *p, const char *node);

@@ -6,7 +6,8 @@
  * connection of another node has a thread from its first byte on: it shakes hands, looks who that
  * is, and then only copies bytes between TLS and a socket. What reads HTTP is the HTTP server,
  * which gets the other end of a socket pair and is told which node is behind it; what asks for a
- * socket of a VM is in socket.c.
+ * socket of a VM is in socket.c. Clients of SSH and of mapped ports are served by ssh/ and ports/,
+ * on that thread.
  *
  * Bounds: PEER_IN_MAX connections, PEER_NEW_MAX of them without a certificate yet, HANDSHAKE_MS for
  * that; nothing is read from anybody who has none.
@@ -78,6 +79,20 @@ static int serve_requests(struct peers *p, struct peer *c, struct err *err)
 	return r;
 }
 
+/* Who serves it reads what is asked for, and answers. */
+static void serve_use(struct peers *p, struct peer *c)
+{
+	void (*fn)(void *, struct peer *);
+	void *ctx;
+
+	mutex_lock(&p->lock);
+	fn = p->serve[c->use].fn;
+	ctx = p->serve[c->use].ctx;
+	mutex_unlock(&p->lock);
+	if (fn)
+		fn(ctx, c);
+}
+
 static void count_refused(struct peers *p)
 {
 	LOCK_SCOPE(&p->lock);
@@ -115,6 +130,8 @@ static void *visit_main(void *arg)
 	mutex_unlock(&p->lock);
 	if (c && c->use == PEER_SOCKET)
 		socket_serve(p, c);
+	else if (c && c->use != PEER_REQUESTS)
+		serve_use(p, c);
 	else if (c && serve_requests(p, c, &err) < 0)
 		log_warn("requests of node %s are not taken: %s", c->node, err.msg);
 	peer_drop(c);
@@ -345,7 +362,8 @@ void peer_put(struct peer *c)
 	peer_drop(c);
 }
 
-int peer_dial_socket(struct peers *p, const char *node, struct peer **ret, struct err *err)
+int peer_dial(struct peers *p, const char *node, enum peer_use use, struct peer **ret,
+              struct err *err)
 {
 	int r;
 
@@ -353,7 +371,7 @@ int peer_dial_socket(struct peers *p, const char *node, struct peer **ret, struc
 		r = err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		            "too many connections to other nodes at once: try again in a moment");
 	else
-		r = dial(p, node, PEER_SOCKET, ret, err);
+		r = dial(p, node, use, ret, err);
 	if (r < 0) {
 		atomic_fetch_sub(&p->n_out, 1);
 		return r;
@@ -417,6 +435,16 @@ int peers_begin(struct peers *p, const struct peers_hooks *h, struct err *err)
 		return err_sys(err, -r, "start a thread");
 	p->has_thread = true;
 	return 0;
+}
+
+void peers_serve(struct peers *p, enum peer_use use, void (*fn)(void *ctx, struct peer *c),
+                 void *ctx)
+{
+	if (!p)
+		return;
+	LOCK_SCOPE(&p->lock);
+	p->serve[use].fn = fn;
+	p->serve[use].ctx = ctx;
 }
 
 void peers_on_open(struct peers *p,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * socket.c - sockets of VMs of other nodes, for the edge
+ * socket.c - a question and an answer at the beginning of a connection; sockets of VMs of other
+ * nodes, for the edge
  *
- * The asking node sends one record of fixed size, with the name that a client wants. The owner
- * decides for itself where that name leads, wakes the VM, connects, and answers with a record of
- * fixed size; from then on both only copy bytes. So a node can reach what the edge can reach, and
- * no other port.
+ * For the edge the asking node sends one record of fixed size, with the name that a client wants.
+ * The owner decides for itself where that name leads, wakes the VM, connects, and answers with a
+ * record of fixed size; from then on both only copy bytes. So a node can reach what the edge can
+ * reach, and no other port.
  *
  * Whoever asks gets an ordinary socket: one end of a pair, whose other end a thread copies to and
  * from the connection.
@@ -33,13 +34,50 @@ struct ask {
 struct answer {
 	int32_t code; /* 0 or -errno */
 	uint32_t tag; /* enum err_code, if they have the same version; checked */
-	uint32_t fresh_ms;
+	uint32_t value;
 	char msg[MSG_SIZE];
 };
 
 static bool ends(const char *text, size_t size)
 {
 	return memchr(text, '\0', size) != NULL;
+}
+
+/* ---- one question, one answer: of every connection but those with requests ---- */
+
+int peer_hear(struct peer *c, void *record, size_t n, struct err *err)
+{
+	return tls_read_all(c, record, n, deadline_in(ASK_MS), err);
+}
+
+int peer_tell(struct peer *c, int r, const struct err *e, uint32_t value)
+{
+	struct answer a = { .code = MIN(r, 0), .value = value };
+	struct err err = { 0 };
+
+	if (r < 0) {
+		a.tag = (uint32_t)e->tag;
+		snprintf(a.msg, sizeof(a.msg), "%s", e->msg);
+	}
+	return peer_write(c, &a, sizeof(a), &err);
+}
+
+int peer_ask(struct peer *c, const void *record, size_t n, uint32_t *ret_value, struct err *err)
+{
+	struct answer a;
+	int r;
+
+	if ((r = peer_write(c, record, n, err)) < 0 ||
+	    (r = tls_read_all(c, &a, sizeof(a), deadline_in(OPEN_MS), err)) < 0)
+		return r == -ENODATA ? -EHOSTUNREACH : r;
+	if (a.code > 0 || !ends(a.msg, sizeof(a.msg)))
+		return peer_unavailable(c, err, "gave an answer that is not one");
+	if (a.code < 0)
+		return err_code_status((enum err_code)a.tag)
+		               ? err_tag(err, a.code, (enum err_code)a.tag, "%s", a.msg)
+		               : err_set(err, a.code, "%s", a.msg);
+	*ret_value = a.value;
+	return 0;
 }
 
 /* ---- the owner ---- */
@@ -66,22 +104,16 @@ static int open_here(struct peers *p, const char *name, struct peer_socket *ret,
 
 void socket_serve(struct peers *p, struct peer *c)
 {
-	struct answer a = { 0 };
 	struct peer_socket s = { .fresh_ms = 0 };
 	struct err err = { 0 };
 	autofd int fd = -1;
 	struct ask q;
+	int r;
 
-	if (tls_read_all(c, &q, sizeof(q), deadline_in(ASK_MS), &err) < 0 ||
-	    !ends(q.name, sizeof(q.name)))
+	if (peer_hear(c, &q, sizeof(q), &err) < 0 || !ends(q.name, sizeof(q.name)))
 		return;
-	a.code = open_here(p, q.name, &s, &fd, &err);
-	if (a.code < 0) {
-		a.tag = (uint32_t)err.tag;
-		snprintf(a.msg, sizeof(a.msg), "%s", err.msg);
-	}
-	a.fresh_ms = s.fresh_ms;
-	if (peer_write(c, &a, sizeof(a), &err) == 0 && a.code == 0)
+	r = open_here(p, q.name, &s, &fd, &err);
+	if (peer_tell(c, r, &err, s.fresh_ms) == 0 && r == 0)
 		peer_relay(c, fd);
 }
 
@@ -90,14 +122,20 @@ void socket_serve(struct peers *p, struct peer *c)
 struct carrier {
 	struct peer *c; /* owned */
 	int fd;         /* owned */
+	int type;       /* SOCK_STREAM or SOCK_SEQPACKET */
 };
 
 static void *carry_main(void *arg)
 {
+	static const struct peer_carry packets;
 	struct carrier *k = arg;
 	struct peers *p = k->c->peers;
+	struct err err = { 0 };
 
-	peer_relay(k->c, k->fd);
+	if (k->type == SOCK_STREAM)
+		peer_relay(k->c, k->fd);
+	else
+		peer_carry(k->c, k->fd, &packets, &err);
 	close(k->fd);
 	peer_drop(k->c);
 	free(k);
@@ -107,37 +145,18 @@ static void *carry_main(void *arg)
 	return NULL;
 }
 
-static int ask(struct peer *c, const char *name, struct peer_socket *ret, struct err *err)
-{
-	struct answer a;
-	struct ask q = { 0 };
-	int r;
-
-	snprintf(q.name, sizeof(q.name), "%s", name);
-	if ((r = peer_write(c, &q, sizeof(q), err)) < 0 ||
-	    (r = tls_read_all(c, &a, sizeof(a), deadline_in(OPEN_MS), err)) < 0)
-		return r == -ENODATA ? -EHOSTUNREACH : r;
-	if (a.code > 0 || !ends(a.msg, sizeof(a.msg)))
-		return peer_unavailable(c, err, "gave an answer that is not one");
-	if (a.code < 0)
-		return err_code_status((enum err_code)a.tag)
-		               ? err_tag(err, a.code, (enum err_code)a.tag, "%s", a.msg)
-		               : err_set(err, a.code, "%s", a.msg);
-	ret->fresh_ms = a.fresh_ms;
-	return 0;
-}
-
-static int hand_over(struct peers *p, struct peer *c_consume, int *ret_fd, struct err *err)
+int peer_hand_over(struct peer *c_consume, int type, int *ret_fd, struct err *err)
 {
 	struct carrier *k = malloc(sizeof(*k));
+	struct peers *p = c_consume->peers;
 	int fd[2] = { -1, -1 };
 
-	if (!k || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) < 0) {
+	if (!k || socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) < 0) {
 		free(k);
 		peer_drop(c_consume);
 		return err_set(err, -ENOMEM, "out of memory or descriptors");
 	}
-	*k = (struct carrier){ c_consume, fd[0] };
+	*k = (struct carrier){ c_consume, fd[0], type };
 	mutex_lock(&p->lock);
 	p->n_carriers++;
 	mutex_unlock(&p->lock);
@@ -158,14 +177,16 @@ static int hand_over(struct peers *p, struct peer *c_consume, int *ret_fd, struc
 int peer_open(struct peers *p, const char *node, const char *name, struct peer_socket *ret,
               int *ret_fd, struct err *err)
 {
+	struct ask q = { 0 };
 	struct peer *c;
-	int r = peer_dial_socket(p, node, &c, err);
+	int r = peer_dial(p, node, PEER_SOCKET, &c, err);
 
 	if (r < 0)
 		return r;
-	if ((r = ask(c, name, ret, err)) < 0) {
+	snprintf(q.name, sizeof(q.name), "%s", name);
+	if ((r = peer_ask(c, &q, sizeof(q), &ret->fresh_ms, err)) < 0) {
 		peer_drop(c);
 		return r;
 	}
-	return hand_over(p, c, ret_fd, err);
+	return peer_hand_over(c, SOCK_STREAM, ret_fd, err);
 }

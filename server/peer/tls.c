@@ -105,6 +105,16 @@ ssize_t peer_read(struct peer *c, void *p, size_t n, struct err *err)
 	return result(c, SSL_read(c->ssl, p, (int)MIN(n, (size_t)INT32_MAX)), err);
 }
 
+ssize_t peer_write_some(struct peer *c, const void *p, size_t n, struct err *err)
+{
+	ssize_t k;
+
+	ERR_clear_error();
+	errno = 0;
+	k = result(c, SSL_write(c->ssl, p, (int)MIN(n, (size_t)INT32_MAX)), err);
+	return k == -ENODATA ? peer_unavailable(c, err, "takes nothing any more") : k;
+}
+
 /* Until it may go on with what it wants, or LOOK_MS. */
 static int wait_for(const struct peer *c, short events, unsigned ms)
 {
@@ -122,14 +132,10 @@ int peer_write(struct peer *c, const void *p, size_t n, struct err *err)
 	const char *at = p;
 
 	while (n) {
-		ssize_t k;
+		ssize_t k = peer_write_some(c, at, n, err);
 
-		ERR_clear_error();
-		errno = 0;
-		k = result(c, SSL_write(c->ssl, at, (int)MIN(n, (size_t)INT32_MAX)), err);
 		if (k < 0)
-			return k == -ENODATA ? peer_unavailable(c, err, "takes nothing any more")
-			                     : -EHOSTUNREACH;
+			return -EHOSTUNREACH;
 		if (k == 0 && wait_for(c, POLLOUT, LOOK_MS) == 0 && !peer_alive(c, err))
 			return -EHOSTUNREACH;
 		if (k == 0 && clock_ms() >= until)
@@ -224,16 +230,20 @@ static int shake_hands(struct peer *c, struct err *err)
 	}
 }
 
+/* By enum peer_use: length and name. */
+static const char *const uses[PEER_USE_MAX] = { "\x0epando-requests", "\x0cpando-socket",
+	                                        "\x09pando-ssh", "\x0apando-port" };
+
 static int use_of(SSL *ssl)
 {
 	const unsigned char *p;
 	unsigned n;
 
 	SSL_get0_alpn_selected(ssl, &p, &n);
-	if (n == strlen("pando-requests") && memcmp(p, "pando-requests", n) == 0)
-		return PEER_REQUESTS;
-	return n == strlen("pando-socket") && memcmp(p, "pando-socket", n) == 0 ? PEER_SOCKET
-	                                                                        : -EPROTO;
+	for (int i = 0; i < PEER_USE_MAX; i++)
+		if (n == (unsigned char)uses[i][0] && memcmp(p, uses[i] + 1, n) == 0)
+			return i;
+	return -EPROTO;
 }
 
 static void peer_dropp(struct peer **c)
@@ -244,7 +254,6 @@ static void peer_dropp(struct peer **c)
 int tls_begin(struct peers *p, int fd_consume, bool server, enum peer_use use, struct peer **ret,
               struct err *err)
 {
-	static const char *const names[PEER_USE_MAX] = { "\x0epando-requests", "\x0cpando-socket" };
 	AUTO(peer_dropp) struct peer *c = calloc(1, sizeof(*c));
 	SSL_CTX *ctx = peers_ctx(p);
 	autofd int fd = fd_consume;
@@ -264,8 +273,8 @@ int tls_begin(struct peers *p, int fd_consume, bool server, enum peer_use use, s
 		SSL_set_accept_state(c->ssl);
 	else
 		SSL_set_connect_state(c->ssl);
-	if (!server && SSL_set_alpn_protos(c->ssl, (const unsigned char *)names[use],
-	                                   (unsigned)strlen(names[use])) != 0)
+	if (!server && SSL_set_alpn_protos(c->ssl, (const unsigned char *)uses[use],
+	                                   (unsigned)strlen(uses[use])) != 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = shake_hands(c, err)) < 0)
 		return r;

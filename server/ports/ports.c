@@ -5,7 +5,8 @@
  * Every change goes to the store first; then the table is read from it again and sockets are opened
  * and closed accordingly, so that the two cannot diverge: the same code runs at start. One thread
  * accepts on all of them. A VM that was deleted has no rows any more; the manager says that it
- * changed, and the thread reads the table again.
+ * changed, and the thread reads the table again. Several nodes listen on the same ports, whoever
+ * has the VM (far.c), and look now and then what the others have mapped.
  */
 #include "ports/ports.h"
 
@@ -78,6 +79,21 @@ static int listen_at(struct ports *p, bool udp, uint32_t port, struct err *err)
 	return fd;
 }
 
+static bool same_port(const struct store_port *a, const struct store_port *b)
+{
+	return a->port == b->port && strcmp(a->protocol, b->protocol) == 0 &&
+	       strcmp(a->vm, b->vm) == 0;
+}
+
+static bool had_error(struct ports *p, const struct entry *e)
+{
+	LOCK_SCOPE(&p->lock);
+	for (size_t i = 0; i < p->n; i++)
+		if (same_port(&p->entries[i].row, &e->row))
+			return strcmp(p->entries[i].error, e->error) == 0;
+	return false;
+}
+
 static void open_entry(struct ports *p, struct entry *e)
 {
 	struct err err = { 0 };
@@ -93,13 +109,8 @@ static void open_entry(struct ports *p, struct entry *e)
 		return;
 	e->fd = -1;
 	snprintf(e->error, sizeof(e->error), "%.120s", err.msg);
-	log_warn("port %u of VM %s: %s", e->row.port, e->row.vm, err.msg);
-}
-
-static bool same_port(const struct store_port *a, const struct store_port *b)
-{
-	return a->port == b->port && strcmp(a->protocol, b->protocol) == 0 &&
-	       strcmp(a->vm, b->vm) == 0;
+	if (!had_error(p, e)) /* it is tried again with every change */
+		log_warn("port %u of VM %s: %s", e->row.port, e->row.vm, err.msg);
 }
 
 static bool has_socket(struct ports *p, const struct store_port *row)
@@ -126,7 +137,7 @@ static int reload(struct ports *p, struct err *err) REQUIRES(&p->change)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		now[i] = (struct entry){ .row = rows[i], .fd = -1 };
-		if (!has_socket(p, &rows[i]) && vmm_has(p->vmm, rows[i].vm)) /* else a node's */
+		if (!has_socket(p, &rows[i]))
 			open_entry(p, &now[i]);
 	}
 	mutex_lock(&p->lock);
@@ -145,6 +156,25 @@ static int reload(struct ports *p, struct err *err) REQUIRES(&p->change)
 	free(was);
 	(void)!eventfd_write(p->wake_fd, 1);
 	return 0;
+}
+
+/* Changes with what the own names of VMs lead to. */
+static uint64_t names_sum(struct ports *p)
+{
+	uint64_t sum = 0;
+	LOCK_SCOPE(&p->lock);
+
+	for (size_t i = 0; i < p->n; i++) {
+		const struct store_port *row = &p->entries[i].row;
+		uint64_t h = 14695981039346656037u ^ row->target;
+
+		if (row->port != PORTS_OWN_NAME)
+			continue;
+		for (const char *s = row->vm; *s; s++)
+			h = (h ^ (uint8_t)*s) * 1099511628211u;
+		sum += (h ^ (uint8_t)row->protocol[1]) * 1099511628211u;
+	}
+	return sum;
 }
 
 int ports_check(struct ports *p, const char *protocol, uint32_t port, uint32_t target,
@@ -400,10 +430,14 @@ static bool take_client(struct ports *p, uint32_t port, bool udp)
 void ports_refresh(struct ports *p)
 {
 	struct err err = { 0 };
+	uint64_t before;
 	LOCK_SCOPE(&p->change);
 
+	before = names_sum(p);
 	if (reload(p, &err) < 0)
 		log_warn("ports: %s", err.msg);
+	else if (names_sum(p) != before && p->name_fn)
+		p->name_fn(p->name_ctx);
 }
 
 static void look_again(struct ports *p)
@@ -478,6 +512,7 @@ int ports_open(const struct ports_conf *c, struct store *s, struct vmm *vmm, str
 		return err_set(err, -ENOMEM, "out of memory");
 	p->store = s;
 	p->vmm = vmm;
+	p->peers = c->peers;
 	p->wait_ms = c->wait_ms;
 	p->idle_ms = c->idle_ms;
 	snprintf(p->listen, sizeof(p->listen), "%s", c->listen);
@@ -505,6 +540,7 @@ int ports_open(const struct ports_conf *c, struct store *s, struct vmm *vmm, str
 		return err_sys(err, r, "ports: start a thread");
 	p->has_thread = true;
 	vmm_on_changed(vmm, vm_changed, p);
+	peers_serve(p->peers, PEER_PORT, port_far_come, p);
 	*ret = TAKE_PTR(p);
 	return 0;
 }

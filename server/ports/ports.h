@@ -4,8 +4,9 @@
  * and main.c
  *
  * A port of the configured range belongs to one VM until the mapping or the VM is deleted, also
- * across restarts. A connection wakes the VM. Port 443 is not listened on here: it stands for the
- * VM's own name at the edge, and a mapping says where that leads.
+ * across restarts. A connection wakes the VM, through whichever node it comes. Port 443 is not
+ * listened on here: it stands for the VM's own name at the edge, and a mapping says where that
+ * leads.
  */
 #pragma once
 
@@ -15,14 +16,17 @@
 
 #include "store/store_port.h"
 
+struct peers;
 struct ports;
 struct vmm;
 
 struct ports_conf {
-	const char *range;  /* "20000-20999", or "none"; borrowed, as is: */
-	const char *listen; /* numeric address to listen on */
-	unsigned wait_ms;   /* how long a connection waits for its VM and the port there */
-	unsigned idle_ms;   /* after which a connection on which nothing moves is cut */
+	const char *range;   /* "20000-20999", or "none"; borrowed, as is: */
+	const char *listen;  /* numeric address to listen on */
+	unsigned wait_ms;    /* how long a connection waits for its VM and the port there */
+	struct peers *peers; /* the other nodes, whose VMs' ports are served here too; NULL: none.
+	                        ports_close() comes after peers_end() */
+	unsigned idle_ms;    /* after which a connection on which nothing moves is cut */
 };
 
 int ports_open(const struct ports_conf *c, struct store *s, struct vmm *vmm, struct ports **ret,
@@ -50,7 +54,8 @@ int ports_delete(struct ports *p, const char *account, const char *vm, const cha
 /* Those of a VM. Caller frees. */
 int ports_list(struct ports *p, const char *vm, struct port_info **ret, size_t *ret_n,
                struct err *err);
-/* Reads the table from the store again, after VMs were forked; their names are known then. */
+/* Reads the table from the store again, after VMs were forked, or when another node may have
+ * changed it; their names are known then. */
 void ports_refresh(struct ports *p);
 /* Where the VM's own name leads: 1 and the port (0: nowhere), or 0: to the usual one. ret_tls: TLS
  * is passed on as it is. */

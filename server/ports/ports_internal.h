@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "base/sock.h"
+#include "peer/peer.h"
 #include "ports/ports.h"
 
 #define CONNS_MAX 512 /* at a time */
@@ -29,12 +30,14 @@ struct port_conn {
 	char address[SOCK_NET_SIZE];
 	int client, up; /* owned; up -1: not yet */
 	/* Of datagrams: client is one end of a pair, and whoever receives puts into the other what
-	 * came from `from`; back is the socket by which it is answered. Else -1. */
+	 * came from `from`; back is the socket by which it is answered. Else -1.
+	 * What another node carries here has neither. */
 	int feed, back; /* owned; feed: p->lock */
 	struct sockaddr_storage from;
 	socklen_t from_len;
 	char instance[ID_SIZE]; /* of the machine that up leads to; p->lock */
 	bool cut;               /* p->lock */
+	bool far;               /* up leads to the VM's node */
 };
 
 struct ports {
@@ -44,6 +47,7 @@ struct ports {
 	unsigned wait_ms, idle_ms;
 	struct store *store; /* weak */
 	struct vmm *vmm;     /* weak */
+	struct peers *peers; /* weak; or NULL */
 	void (*name_fn)(void *ctx);
 	void *name_ctx;
 	struct budget *by_account, *by_address; /* owned */
@@ -71,6 +75,11 @@ void port_conn_begin(struct ports *p, struct port_conn *c_consume);
 struct port_conn *port_conn_new(const struct store_port *row, const struct sockaddr_storage *from,
                                 socklen_t len);
 void port_conn_free(struct port_conn *c); /* closes what it has */
+
+/* far.c: to the node that has the VM. -EAGAIN: it has moved on. */
+int port_far_open(struct port_conn *c, const char *node, struct err *err);
+/* For peers_serve(): a client of another node. */
+void port_far_come(void *ctx, struct peer *peer);
 
 /* udp.c: what has come to a socket for datagrams, up to a few of them. p->lock held: the rest of
  * conns is found there; one that is new is returned, for port_conn_begin() without the lock. */

@@ -107,11 +107,15 @@ static int try_open(struct port_conn *c, unsigned *ret_fresh, struct err *err)
 		                  .sin_port = htons((uint16_t)c->row.target),
 		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
 	struct vm_socket s = { .fd = -1, .udp = port_is_udp(&c->row) };
+	struct place at = place_of_vm(c->p->peers, c->row.vm, err);
 	struct vm_info v;
 	socklen_t len = sizeof(int);
-	int so = 0, r = vmm_socket(c->p->vmm, c->row.account, c->row.vm, &s, err);
+	int so = 0, r;
 
 	*ret_fresh = 0;
+	if (at.kind != PLACE_HERE)
+		return at.kind == PLACE_NODE ? port_far_open(c, at.node, err) : -ENOTCONN;
+	r = vmm_socket(c->p->vmm, c->row.account, c->row.vm, &s, err);
 	if (r < 0)
 		return r;
 	autofd int fd = s.fd;
@@ -286,6 +290,8 @@ static void enlist(struct ports *p, struct port_conn *c)
 	if (c->next)
 		c->next->ref = &c->next;
 	p->conns = c;
+	if (atomic_load(&p->ending)) /* after the others were */
+		port_conn_cut(c);
 }
 
 void port_conn_begin(struct ports *p, struct port_conn *c_consume)

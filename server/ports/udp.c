@@ -78,6 +78,15 @@ struct port_conn *udp_take(struct ports *p, const struct entry *e)
 	return NULL;
 }
 
+static void answer(struct port_conn *c, const char *p, size_t n)
+{
+	if (c->back < 0) /* the client is at another node, and this a pair */
+		(void)!send(c->client, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else
+		(void)!sendto(c->back, p, n, MSG_DONTWAIT | MSG_NOSIGNAL,
+		              (struct sockaddr *)&c->from, c->from_len);
+}
+
 void udp_relay(struct port_conn *c, char *mem, size_t size)
 {
 	uint64_t until = deadline_in(MIN(c->p->idle_ms, SILENT_MS));
@@ -99,9 +108,10 @@ void udp_relay(struct port_conn *c, char *mem, size_t size)
 		}
 		/* Refused: nothing listens there, at the moment; the client may try again. */
 		n = recv(c->up, mem, size, MSG_DONTWAIT);
+		if (n == 0 && c->far) /* its node has ended it: the next datagram begins anew */
+			return;
 		if (n > 0) {
-			(void)!sendto(c->back, mem, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL,
-			              (struct sockaddr *)&c->from, c->from_len);
+			answer(c, mem, (size_t)n);
 			until = deadline_in(MIN(c->p->idle_ms, SILENT_MS));
 		}
 	}

@@ -8,7 +8,8 @@
  * belongs to the running machine: when that ends (suspend, stop, delete) the connection ends, and
  * the client may connect again and wake it. The loop: handle the process's messages, give every
  * channel a turn, wait in one poll for the process, the guest or the next check. When the process
- * ends, so does the connection, and nothing else.
+ * ends, so does the connection, and nothing else. If another node has the VM, that one does all of
+ * it after the login (other.c).
  *
  * Memory is bounded both ways: the guest may send a window per flow, a stream holds
  * SSHW_STREAM_BYTES each way, and a channel one chunk of its own.
@@ -113,6 +114,11 @@ static bool wake(struct conn *c)
 	struct sshd_deps *deps = &c->d->deps;
 	struct err err = { 0 };
 
+	if (*c->unreachable) {
+		conn_end(c, "%s %s cannot be used: %s", *c->name.repo ? "repository" : "VM",
+		         *c->name.repo ? c->name.repo : c->name.vm, c->unreachable);
+		return false;
+	}
 	if (*c->name.repo) /* there is no machine behind it */
 		return true;
 	if (vmm_guest(deps->vmm, c->who.account, c->name.vm, &c->g, &err) < 0) {
@@ -250,12 +256,14 @@ static void finish(struct conn *c)
 	for (size_t i = 0; i < c->n_forwards; i++)
 		forward_free(c->forwards[i]);
 	if (!c->leave) { /* the client has left, or its process died: what it ran is hung up on */
-		shutdown(c->fd, SHUT_RDWR);
+		if (c->fd >= 0)
+			shutdown(c->fd, SHUT_RDWR);
 		free_chans(c);
 	}
 	/* Otherwise it is told why first, as long as its streams are there. */
 	link_end(c);
-	close(c->fd);
+	if (c->fd >= 0)
+		close(c->fd);
 	free_chans(c);
 	guest_unref(c->g);
 }
@@ -264,8 +272,13 @@ void *conn_main(void *arg)
 {
 	struct conn *c = arg;
 
-	if (begin(c) && log_in(c) && wake(c))
-		serve(c);
+	/* One of another node is handed to a process there. */
+	if ((c->fd < 0 || begin(c)) && log_in(c)) {
+		if (c->other)
+			other_serve(c);
+		else if (wake(c))
+			serve(c);
+	}
 	if (c->leave)
 		conn_log(c, c->in ? LOG_LV_INFO : LOG_LV_DEBUG, "ended: %s", c->why);
 	else if (c->in)

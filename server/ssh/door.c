@@ -71,20 +71,25 @@ static void conn_free(struct conn *c)
 	free(c);
 }
 
+static void enlist(struct sshd *d, struct conn *c) REQUIRES(&d->lock)
+{
+	c->next = d->conns;
+	d->conns = c;
+	d->n_conns++;
+	d->n_strangers++;
+}
+
 /* With the lock held: may that address have another connection before login? */
 static bool admit(struct sshd *d, struct conn *c) REQUIRES(&d->lock)
 {
 	unsigned same = 0;
 
 	for (const struct conn *o = d->conns; o; o = o->next)
-		same += !o->in && strcmp(o->remote, c->remote) == 0;
+		same += !o->in && o->fd >= 0 && strcmp(o->remote, c->remote) == 0;
 	if (d->stopping || d->n_conns >= SSHD_CONNS_MAX || d->n_strangers >= SSHD_STRANGERS_MAX ||
 	    same >= SSHD_STRANGERS_FROM)
 		return false;
-	c->next = d->conns;
-	d->conns = c;
-	d->n_conns++;
-	d->n_strangers++;
+	enlist(d, c);
 	return true;
 }
 
@@ -142,12 +147,57 @@ void sshd_door_leave(struct conn *c)
 	cond_broadcast(&d->left);
 }
 
+int sshd_door_of_node(struct sshd *d, const struct sockaddr_storage *from, socklen_t len,
+                      int sock_consume, struct conn **ret, struct err *err)
+{
+	struct conn *c = conn_new(d, -1, from, len);
+
+	if (!c) {
+		close(sock_consume);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	c->speaker.sock = sock_consume;
+	c->speaker.ready = true;
+	mutex_lock(&d->lock);
+	/* Strangers are counted where they come to. */
+	if (!d->stopping && d->n_conns < SSHD_CONNS_MAX) {
+		enlist(d, c);
+		*ret = c;
+	}
+	mutex_unlock(&d->lock);
+	if (*ret)
+		return 0;
+	close(c->speaker.sock);
+	conn_free(c);
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+	               "the VM's node has too many SSH connections: try again in a moment");
+}
+
+int sshd_door_run(struct conn *c, struct err *err)
+{
+	pthread_attr_t at;
+	pthread_t t;
+	int r;
+
+	pthread_attr_init(&at);
+	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&t, &at, conn_main, c);
+	pthread_attr_destroy(&at);
+	if (r == 0)
+		return 0;
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->speaker.sock >= 0)
+		close(c->speaker.sock);
+	sshd_door_leave(c);
+	return err_sys(err, -r, "SSH: start a thread");
+}
+
 static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage *peer,
                    socklen_t len)
 {
 	struct conn *c = conn_new(d, fd_consume, peer, len);
-	pthread_attr_t at;
-	pthread_t t;
+	struct err err = { 0 };
 	bool room;
 
 	if (!c) {
@@ -164,13 +214,8 @@ static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage
 		return;
 	}
 	tune(fd_consume);
-	pthread_attr_init(&at);
-	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
-	if (pthread_create(&t, &at, conn_main, c) != 0) {
-		close(fd_consume);
-		sshd_door_leave(c);
-	}
-	pthread_attr_destroy(&at);
+	if (sshd_door_run(c, &err) < 0)
+		log_warn("%s", err.msg);
 }
 
 static void *door_main(void *arg)
@@ -283,6 +328,7 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 	if (r)
 		return err_sys(err, -r, "start the SSH server");
 	d->door_runs = true;
+	peers_serve(d->deps.peers, PEER_SSH, other_come, d);
 	*ret = TAKE_PTR(d);
 	return 0;
 }

@@ -22,8 +22,7 @@
 #include "base/sock.h"
 #include "ssh/ssh_internal.h"
 
-#define STUCK_MS 5000 /* for the process to read what it was sent */
-#ifdef LOCK_CHECK     /* a build with a sanitizer, which looks for leaks at the end */
+#ifdef LOCK_CHECK /* a build with a sanitizer, which looks for leaks at the end */
 #define END_MS 10000
 #else
 #define END_MS 2000 /* for the process to say goodbye and end; then it is killed */
@@ -89,6 +88,7 @@ int link_hear(struct conn *c, struct sshw_msg *ret)
 		link_broken(c, "%s", err.msg);
 		return 0;
 	}
+	c->packet_len = (size_t)n;
 	if (ret->kind == SSHW_READY)
 		return hello(c, ret);
 	if (!c->speaker.ready) {
@@ -100,7 +100,7 @@ int link_hear(struct conn *c, struct sshw_msg *ret)
 
 void link_send(struct conn *c, const struct sshw_msg *m, int fd)
 {
-	uint64_t deadline = deadline_in(STUCK_MS);
+	uint64_t deadline = deadline_in(SSHD_STUCK_MS);
 	autobuf struct buf b = { 0 };
 	struct err err = { 0 };
 	ssize_t k;
@@ -170,7 +170,7 @@ void link_end(struct conn *c)
 	uint64_t until = deadline_in(END_MS);
 	char how[64];
 
-	if (c->leave && !c->gone && c->speaker.proc.pid > 0) {
+	if (c->leave && !c->gone && c->speaker.sock >= 0) {
 		struct sshw_msg m = { .kind = SSHW_LEAVE };
 
 		snprintf(m.text, sizeof(m.text), "%s", c->why);

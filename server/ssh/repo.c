@@ -95,7 +95,9 @@ static int serve(struct chan *x, bool push, struct err *err)
 		return r;
 	}
 	/* What the kernel holds says nothing about the client: it holds little. */
-	setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES }, sizeof(int));
+	if (c->fd >= 0) /* else the client's node does it (other.c) */
+		setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES },
+		           sizeof(int));
 	x->push = push;
 	x->program = true;
 	x->state = CHAN_OPEN;

@@ -4,7 +4,8 @@
  *
  * Carries out clients' requests through the agent or, after a login to a repository, with Git's
  * programs. One thread per connection, and one process, pando-ssh, which speaks the SSH protocol;
- * nothing of a connection outlives it.
+ * nothing of a connection outlives it. What another node has is served there: the process stays
+ * here.
  */
 #pragma once
 
@@ -12,6 +13,7 @@
 
 struct auth;
 struct err;
+struct peers;
 struct repos;
 struct sshd;
 struct starter_kind;
@@ -23,6 +25,7 @@ struct sshd_deps { /* all weak: they outlive it */
 	struct vmm *vmm;
 	struct repos *repos;  /* NULL: no logins to repositories */
 	struct store *store;  /* of nodes, which have host keys together; NULL: none */
+	struct peers *peers;  /* the other nodes; NULL: none. sshd_free() comes after peers_end() */
 	const char *data_dir; /* host keys are in <data_dir>/ssh; copied */
 	int listen_fd;        /* from sshd_listen(); sshd_start() takes it */
 	unsigned grace_ms;    /* from a connection to a login; 0: the default. Tests shorten it */

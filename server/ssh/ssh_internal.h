@@ -24,6 +24,7 @@
 #include "git/git.h"
 #include "guest/guest.h"
 #include "guest/guest_login.h"
+#include "peer/peer.h"
 #include "ssh/name.h"
 #include "ssh/ssh.h"
 #include "vm/vm.h"
@@ -53,6 +54,7 @@
 #define SSHD_TALKS_ACCOUNT 24     /* fetches and pushes of one account at a time */
 #define SSHD_TALK_STALL_MS 300000 /* after this long without progress it is ended */
 
+#define SSHD_STUCK_MS 5000      /* for a process to read what it was sent */
 #define SSHD_ASKS_WINDOW_MS 100 /* a process may ask this many things in that time; */
 #define SSHD_ASKS_MAX 200       /* then it waits for the next window */
 #define SSHD_LINES_MAX 20       /* of a process's log, per connection */
@@ -127,13 +129,16 @@ struct forward {                   /* a port of the guest whose connections go t
 struct conn {
 	struct sshd *d;
 	struct conn *next;
-	int fd; /* owned; the client's socket, which the process has as well */
+	int fd; /* owned; the client's socket, which the process has as well; -1: of another node */
+	struct peer *other;    /* owned; to the node that serves it; NULL: this one does */
+	char unreachable[160]; /* why there is none */
 	struct sockaddr_storage peer;
 	char remote[48];
 	uint16_t remote_port;
 	uint64_t began;
 	struct speaker speaker;
 	uint8_t *packet; /* owned; SSHW_MSG_MAX */
+	size_t packet_len;
 	uint64_t asks_since;
 	unsigned asks, lines;
 	char line[256]; /* of the process's log */
@@ -192,6 +197,11 @@ void hostkey_free(struct sshd *d);
 /* door.c: false when there are too many of that account. */
 bool sshd_door_login(struct conn *c);
 void sshd_door_leave(struct conn *c); /* frees it */
+/* A client of another node, which speaks at the other end of that socket; takes that in any case.
+ * It is served from sshd_door_run() on, which takes c in any case. */
+int sshd_door_of_node(struct sshd *d, const struct sockaddr_storage *from, socklen_t len,
+                      int sock_consume, struct conn **ret, struct err *err);
+int sshd_door_run(struct conn *c, struct err *err);
 /* Is there room for another fetch or push of that account? Then it counts. */
 bool sshd_door_talk(struct conn *c);
 void sshd_door_talk_over(struct conn *c);
@@ -224,6 +234,13 @@ void conn_end(struct conn *c, const char *fmt, ...) __attribute__((format(printf
 /* login.c: true once the client is logged in. */
 bool login_message(struct conn *c, const struct sshw_msg *m);
 void conn_audit(struct conn *c, const char *route, unsigned status, enum err_code code);
+
+/* other.c: does another node have what the client, whose login is the last message, asked for, and
+ * take it? c->unreachable: it has it, but cannot be asked. */
+bool other_has(struct conn *c);
+void other_serve(struct conn *c);
+/* For peers_serve(): a client of another node. */
+void other_come(void *ctx, struct peer *p);
 
 /* session.c: handles one message of a logged-in client. */
 void session_message(struct conn *c, const struct sshw_msg *m);

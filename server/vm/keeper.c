@@ -300,6 +300,7 @@ void *keeper_main(void *arg)
 		debts_pay(m);
 		look_at_all(m);
 		tunnels_expire(m, /* all= */ false);
+		knock_tidy(m);
 		if (deadline_left(save_at) == 0) {
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);

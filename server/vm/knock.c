@@ -30,6 +30,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/rate.h"
+#include "store/store_net.h"
+#include "vm/elsewhere.h"
 #include "vm/knock_queue.h"
 #include "vm/vm_internal.h"
 #include "vm/vpc.h"
@@ -218,6 +220,50 @@ void knock_close(struct vmm *m, uint32_t idx)
 	old = forget(k, idx);
 	mutex_unlock(&k->lock);
 	vpc_free(old);
+}
+
+/* With its namespace, and the tunnels that end in it. */
+static void drop(struct vmm *m, const struct priv_vpc *plan, const char *was)
+{
+	struct err err = { 0 };
+
+	knock_close(m, plan->idx);
+	if (privc_vpc_remove(m->priv, plan, &err) < 0)
+		log_warn("VPC %s: its namespace was not removed, ignoring: %s", was, err.msg);
+}
+
+static bool opened(struct knocks *k, uint32_t idx, char ret_vpc[ID_SIZE], struct priv_vpc *ret)
+{
+	LOCK_SCOPE(&k->lock);
+
+	if (!k->vpcs[idx])
+		return false;
+	memcpy(ret_vpc, k->vpcs[idx]->id, ID_SIZE);
+	*ret = k->vpcs[idx]->plan;
+	return true;
+}
+
+void knock_make_way(struct vmm *m, const char *vpc, const struct priv_vpc *plan)
+{
+	struct priv_vpc old;
+	char was[ID_SIZE];
+
+	if (elsewhere_any(m) && opened(m->knocks, plan->idx, was, &old) && strcmp(was, vpc) != 0)
+		drop(m, &old, was);
+}
+
+void knock_tidy(struct vmm *m)
+{
+	struct priv_vpc old;
+	char was[ID_SIZE];
+
+	for (uint32_t i = 0; elsewhere_any(m) && i < PRIV_VPCS_LIMIT; i++) {
+		autovpc v = { 0 };
+
+		if (opened(m->knocks, i, was, &old) &&
+		    store_vpc_get(m->store, was, &v, NULL) == -ENOENT)
+			drop(m, &old, was);
+	}
 }
 
 /* ---- waking ---- */

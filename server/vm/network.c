@@ -201,8 +201,11 @@ static int apply(struct vm *vm, bool as_built, struct err *err)
 		               .vpc_addr = vm->net.addr,
 		               .as_built = as_built };
 
-	int r = gate_set(vm->m->conf.gates, vm->slot.idx, &c, err);
+	int r;
 
+	if (*vm->net.vpc)
+		knock_make_way(vm->m, vm->net.vpc, &vm->net.vpc_net);
+	r = gate_set(vm->m->conf.gates, vm->slot.idx, &c, err);
 	if (r == 0 && *vm->net.vpc)
 		knock_open(vm->m, vm->net.vpc, &vm->net.vpc_net);
 	return r;

@@ -65,6 +65,7 @@ static int sync_locked(struct vmm *m, const struct store_vpc *v, struct err *err
 		to->ip = peers[i].tunnel_ip;
 		wg->n_peers++;
 	}
+	knock_make_way(m, v->id, &plan);
 	r = privc_vpc_wg(m->priv, &plan, wg, err);
 	explicit_bzero(wg->key, sizeof(wg->key));
 	if (r == 0 && wg->n_peers)

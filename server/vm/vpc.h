@@ -27,3 +27,8 @@ void knock_unknow(struct vm *vm);
 /* Something that could send packets is in the VPC; fine again. Says so when it does not work. */
 void knock_open(struct vmm *m, const char *vpc, const struct priv_vpc *plan);
 void knock_close(struct vmm *m, uint32_t vpc_idx);
+/* Before something joins a VPC: what is left here of one that another node deleted, and whose
+ * number this one has got, goes, with its namespace and its tunnels. */
+void knock_make_way(struct vmm *m, const char *vpc, const struct priv_vpc *plan);
+/* The same for all that the store does not know any more. Without nodes there are none. */
+void knock_tidy(struct vmm *m);

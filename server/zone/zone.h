@@ -30,6 +30,10 @@ struct zones *zones_free(struct zones *z); /* NULL is fine */
 /* Domains changed owners, or an account was deleted. */
 int zones_reload(struct zones *z, struct err *err);
 
+/* Records may have changed in another node: reads them again if so. Zones that are as they were
+ * keep their serial number. */
+int zones_refresh(struct zones *z, struct err *err);
+
 /* A requested record; texts are borrowed. */
 struct record_wish {
 	const char *kind, *name, *value;

@@ -40,7 +40,8 @@ struct zones {
 	int (*challenge)(void *ctx, const char *name, char ret[ZONES_CHALLENGE_MAX])
 	        GUARDED_BY(lock);
 	void *challenge_ctx GUARDED_BY(lock);
-	int udp, tcp; /* until they are served */
+	uint32_t sum GUARDED_BY(change); /* of all records, when they were looked at last */
+	int udp, tcp;                    /* until they are served */
 	bool listens;
 	struct dns *dns; /* owned */
 };
@@ -157,6 +158,27 @@ static void table_done(struct zone ***bucket)
 	free(*bucket);
 }
 
+static bool same_records(const struct zone *a, const struct zone *b)
+{
+	for (size_t i = 0; i < a->n && a->n == b->n; i++) {
+		const struct zone_record *x = &a->records[i], *y = &b->records[i];
+
+		if (strcmp(x->name, y->name) != 0 || strcmp(x->value, y->value) != 0 ||
+		    x->ttl != y->ttl || x->priority != y->priority || x->kind != y->kind)
+			return false;
+	}
+	return a->n == b->n;
+}
+
+/* old: those of its bucket. */
+static void keep_serial(const struct zone *old, struct zone *z)
+{
+	while (old && strcmp(old->name, z->name) != 0)
+		old = old->next;
+	if (old && same_records(old, z))
+		z->serial = old->serial;
+}
+
 int zones_reload(struct zones *t, struct err *err)
 {
 	AUTO(table_done) struct zone **fresh = calloc(BUCKETS, sizeof(struct zone *));
@@ -177,12 +199,40 @@ int zones_reload(struct zones *t, struct err *err)
 	}
 	rwlock_wrlock(&t->lock);
 	for (size_t i = 0; i < BUCKETS; i++) {
+		for (z = fresh[i]; z; z = z->next)
+			keep_serial(t->bucket[i], z);
 		z = t->bucket[i];
 		t->bucket[i] = fresh[i];
 		fresh[i] = z;
 	}
 	rwlock_unlock(&t->lock);
 	return 0;
+}
+
+int zones_refresh(struct zones *t, struct err *err)
+{
+	autofree struct store_record *rows = NULL;
+	uint32_t sum = 0;
+	size_t n = 0;
+	int r = store_record_list(t->store, NULL, NULL, &rows, &n, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		const struct store_record *v = &rows[i];
+		const uint32_t numbers[] = { v->ttl, v->priority, (uint32_t)v->kind };
+
+		sum = crc32c(sum, v->domain, strlen(v->domain) + 1);
+		sum = crc32c(sum, v->account, strlen(v->account) + 1);
+		sum = crc32c(sum, v->name, strlen(v->name) + 1);
+		sum = crc32c(sum, v->value, strlen(v->value) + 1);
+		sum = crc32c(sum, numbers, sizeof(numbers));
+	}
+	mutex_lock(&t->change);
+	r = sum != t->sum;
+	t->sum = sum;
+	mutex_unlock(&t->change);
+	return r ? zones_reload(t, err) : 0;
 }
 
 /* ---- changes ---- */

@@ -3,19 +3,22 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
 import host
 from case import Case, limit, wait_for
 from harness import ROOT, Server
-from ports import free_port
+from ports import free_port, free_ports
 
 sys.path.append(os.path.join(ROOT, "tests/objects"))
 sys.path.append(os.path.join(ROOT, "tests/unit"))  # last: files there have the names of files here
 import pg  # noqa: E402
 import rgw  # noqa: E402
 
+PORT = free_ports(1)
+PORTS_AT = {"one": "127.119.0.2", "two": "127.119.0.3"}  # as if they were two machines
 UPLOAD_S = 120  # of the template and the image, on a busy machine
 
 # A process with something in its memory that is nowhere else, and that says it when it is asked.
@@ -65,7 +68,8 @@ class Elsewhere(Case):
 
     def node(self, name):
         return Server(env={"PANDO_DATABASE": self.db.url(), "PANDO_NODE_ADDRESS": f"127.0.0.1:{free_port()}", "PANDO_NODE_NAME": name,
-                           "PANDO_OBJECTS": self.store.url("pando"), "PANDO_OBJECTS_KEY": rgw.KEY, "PANDO_OBJECTS_SECRET": rgw.SECRET})
+                           "PANDO_OBJECTS": self.store.url("pando"), "PANDO_OBJECTS_KEY": rgw.KEY, "PANDO_OBJECTS_SECRET": rgw.SECRET,
+                           "PANDO_PORT_RANGE": f"{PORT}-{PORT}", "PANDO_PORT_LISTEN": PORTS_AT[name]})
 
     def health(self, s):
         return {n["name"]: n["health"] for n in s.api("GET", "/v1/cluster")["nodes"]}
@@ -150,12 +154,22 @@ class Elsewhere(Case):
 
     def drained(self, one, two):
         two.delete(self.damaged)
+        two.sh(self.asleep, "mkdir -p /srv/w && echo served >/srv/w/f && cd /srv/w && setsid python3 -m http.server 3000 </dev/null >/dev/null 2>&1 & "
+                            "timeout 60 sh -c 'until curl -s http://127.0.0.1:3000/; do sleep 0.2; done' >/dev/null", timeout_ms=90000)
+        two.api("POST", f"/v1/vms/{self.asleep}/ports", {"port": PORT, "targetPort": 3000})
         one.api("POST", "/v1/cluster/nodes/two/drain", {})
 
         def left():
             return [n["vms"] for n in one.api("GET", "/v1/cluster")["nodes"] if n["name"] == "two"][0]
         wait_for("its VMs are given up", lambda: left() == 0, 120)
         two.stop()  # nobody waits for it
+        # by a mapped port and by SSH, too: whoever is asked has it from then on
+        r = subprocess.run(["curl", "-sS", "--max-time", "100", f"http://{PORTS_AT['one']}:{PORT}/f"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(r.stdout, "served\n", r.stderr)
+        r = subprocess.run(["ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+                            "-o", "BatchMode=yes", "-p", str(one.ssh_port), "-l", f"{self.running}:{one.key()}", "127.0.0.1", "echo by ssh"],
+                           capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual(r.stdout, "by ssh\n", r.stderr)
         for vm in (self.asleep, self.running):
             self.same(one, vm)
             one.delete(vm)

@@ -12,7 +12,7 @@ import host
 import node
 from case import Case, limit, wait_for
 from harness import ROOT, Server, test_logs
-from ports import free_port
+from ports import free_port, free_ports
 from stream_checks import Stream, data_of
 from ws import Terminal
 
@@ -20,6 +20,8 @@ sys.path.append(os.path.join(ROOT, "tests/unit"))  # last: files there have the 
 import pg  # noqa: E402
 
 WEB = os.path.join(ROOT, "tests/web")
+PORT = free_ports(1)
+PORTS_AT = {"one": "127.119.0.2", "two": "127.119.0.3"}  # as if they were two machines
 
 
 def auth_of(server):
@@ -76,7 +78,8 @@ class Nodes(Case):
                 one.close()
 
     def node(self, db, name):
-        return Server(env={"PANDO_DATABASE": db.url(), "PANDO_NODE_ADDRESS": f"127.0.0.1:{free_port()}", "PANDO_NODE_NAME": name})
+        return Server(env={"PANDO_DATABASE": db.url(), "PANDO_NODE_ADDRESS": f"127.0.0.1:{free_port()}", "PANDO_NODE_NAME": name,
+                           "PANDO_PORT_RANGE": f"{PORT}-{PORT}", "PANDO_PORT_LISTEN": PORTS_AT[name]})
 
     def health(self, s):
         return {n["name"]: n["health"] for n in s.api("GET", "/v1/cluster")["nodes"]}
@@ -128,6 +131,8 @@ class Nodes(Case):
             "name": "exec", "arguments": {"vmId": self.a, "command": "echo by-tool"}}}, headers={"Accept": "application/json"})
         self.assertIn("by-tool", json.dumps(r))
         self.name(one, two)
+        self.port(one, two)
+        self.ssh(one, two)
         self.repository(one, two)
 
     def terminal(self, one, two):
@@ -152,6 +157,26 @@ class Nodes(Case):
                                 "--resolve", f"{host_name}:{two.edge_port}:127.0.0.1", *extra, url], capture_output=True, text=True, timeout=120)
             self.assertEqual(r.stdout, "served\n", (url, r.stderr))
         self.assertEqual(two.state(self.a), "running")
+
+    def port(self, one, two):
+        """What name() started there, by a mapped port; asleep again, it wakes."""
+        two.api("POST", f"/v1/vms/{self.a}/ports", {"port": PORT, "targetPort": 3000})
+
+        def get():
+            r = subprocess.run(["curl", "-sS", "--max-time", "100", f"http://{PORTS_AT['two']}:{PORT}/f"], capture_output=True, text=True, timeout=120)
+            return r.stdout == "served\n"
+        wait_for("it listens on the other node, too", get, 30)
+        one.post(self.a, "suspend")
+        self.assertTrue(get())
+        two.api("DELETE", f"/v1/vms/{self.a}/ports/{PORT}")
+
+    def ssh(self, one, two):
+        one.post(self.a, "suspend")
+        data = os.urandom(2 << 20)
+        r = subprocess.run(["ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+                            "-o", "BatchMode=yes", "-p", str(two.ssh_port), "-l", f"{self.a}:{one.key()}", "127.0.0.1", "cat; exit 5"],
+                           input=data, capture_output=True, timeout=120)
+        self.assertEqual((r.returncode, r.stdout == data), (5, True), r.stderr)
 
     def repository(self, one, two):
         repo = one.api("POST", "/git/v1/repo", {})["repoId"]

@@ -67,6 +67,9 @@ struct fx {
 	struct syncs *syncs;
 	struct domains *domains;
 	struct ports *ports;
+	struct mutex seen_lock;
+	struct ports *
+	        seen GUARDED_BY(seen_lock); /* look now and then what other nodes have mapped */
 	struct certs *certs;
 	struct mcp *mcp;
 	struct peers *peers; /* of a node (rig.c); else NULL */
@@ -194,9 +197,19 @@ static inline void fx_drain(void *ctx, bool on)
 
 static inline void fx_changed(void *ctx)
 {
+	struct fx *f = ctx;
 	struct err e = { 0 };
 
-	auth_refresh(((struct fx *)ctx)->auth, &e);
+	auth_refresh(f->auth, &e);
+	LOCK_SCOPE(&f->seen_lock);
+	if (f->seen)
+		ports_refresh(f->seen);
+}
+
+static inline void fx_see(struct fx *f, struct ports *p)
+{
+	LOCK_SCOPE(&f->seen_lock);
+	f->seen = p;
 }
 
 /* With RIG_NODE: the other nodes are watched, and answered. */
@@ -299,17 +312,21 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		fprintf(stderr, "certificate: %s\n", err.msg);
 		return -1;
 	}
-	if (ports_open(
-	            &(struct ports_conf){ .range = getenv("FX_PORTS") ? getenv("FX_PORTS") : "none",
-	                                  .listen = "127.0.0.1",
-	                                  .wait_ms = 10000,
-	                                  .idle_ms = 60000 },
-	            f->store, f->vmm, &f->ports, &err) < 0)
-		return -1;
+	mutex_init(&f->seen_lock, "test: seen");
 	if (fx_peers(f, &err) < 0) {
 		fprintf(stderr, "peers: %s\n", err.msg);
 		return -1;
 	}
+	if (ports_open(
+	            &(struct ports_conf){ .range = getenv("FX_PORTS") ? getenv("FX_PORTS") : "none",
+	                                  .listen = getenv("FX_PORTS_AT") ? getenv("FX_PORTS_AT")
+	                                                                  : "127.0.0.1",
+	                                  .peers = f->peers,
+	                                  .wait_ms = 10000,
+	                                  .idle_ms = 60000 },
+	            f->store, f->vmm, &f->ports, &err) < 0)
+		return -1;
+	fx_see(f, f->ports);
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .node = f->rig->node,
 		                  .peers = f->peers,
@@ -400,6 +417,8 @@ static inline int fx_teardown(void **state)
 	syncs_close(f->syncs);
 	webhooks_close(f->webhooks);
 	triggers_close(f->triggers);
+	peers_end(f->peers);
+	fx_see(f, NULL);
 	ports_close(f->ports);
 	certs_free(f->certs);
 	domains_free(f->domains);
@@ -413,6 +432,7 @@ static inline int fx_teardown(void **state)
 	auth_close(f->auth);
 	rig_free(f->rig);
 	events_free(f->events);
+	mutex_destroy(&f->seen_lock);
 	free(f);
 	return 0;
 }

@@ -28,6 +28,7 @@
 #include "git/jail.h"
 #include "guest/guest.h"
 #include "guest/guest_code.h"
+#include "peer/peer.h"
 #include "ssh/ssh.h"
 #include "tests/unit/api_fx.h"
 #include "vm/vm.h"
@@ -87,6 +88,8 @@ static struct sshd *ssh_front(struct fx *f)
 	struct sshd_deps deps = { .auth = f->auth,
 		                  .vmm = f->vmm,
 		                  .repos = f->repos,
+		                  .store = f->rig->node ? f->store : NULL,
+		                  .peers = f->peers,
 		                  .data_dir = f->dir.path,
 		                  .listen_fd = sshd_listen("127.0.0.1:0", &err),
 		                  .grace_ms = SSH_GRACE_MS };
@@ -149,6 +152,7 @@ static int serve(struct fx *f, bool with_ssh)
 		fprintf(stderr, "the SSH server cannot be ended: %s\n", err.msg);
 		_exit(1);
 	}
+	peers_end(f->peers);
 	sshd_free(sshd);
 	return tmpdir_remove(&work);
 }

@@ -183,6 +183,30 @@ class Calls(Through, unittest.TestCase):
         self.assertEqual(self.one.call("DELETE", "/mcp", key=self.key, headers={"Mcp-Session-Id": session})[0], 200)
         self.assertEqual(self.two.call("DELETE", "/mcp", key=self.key, headers={"Mcp-Session-Id": session})[0], 404)
 
+    def test_tools_are_cancelled_through_any_node(self):
+        f, _ = self.mcp(self.two, {"method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+                                                                     "clientInfo": {"name": "t", "version": "1"}}})
+        head = {"Content-Type": "application/json", "Accept": "application/json", "Mcp-Session-Id": f["mcp-session-id"]}
+        for n, (caller, canceller) in enumerate(((self.two, self.two), (self.two, self.one), (self.one, self.two))):
+            got, mark = {}, os.path.join(self.one.dir, f"cancel-{n}")
+
+            def call(node=caller, n=n, mark=mark, got=got):
+                got["reply"] = node.call("POST", "/mcp", {
+                    "jsonrpc": "2.0", "id": f"c{n}", "method": "tools/call",
+                    "params": {"name": "exec", "arguments": {"vmId": self.vm, "command": f"touch {mark}; sleep 1000"}}}, self.key, head)
+            t = threading.Thread(target=call)
+            t.start()
+            end = time.monotonic() + 60
+            while not os.path.exists(mark):  # it runs
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+            status, _, data = canceller.call("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/cancelled",
+                                                              "params": {"requestId": f"c{n}"}}, self.key, head)
+            self.assertEqual(status, 202, data)
+            t.join(60)
+            self.assertFalse(t.is_alive())
+            self.assertIn(b"-32800", got["reply"][2])
+
     def test_events_of_all_nodes_come_through_one(self):
         c = http.client.HTTPConnection("127.0.0.1", self.two.port, timeout=60)
         c.request("GET", "/v1/events", headers={"Authorization": f"Bearer {self.key}", "Accept": "text/event-stream"})

@@ -132,8 +132,12 @@ static void read_name(const uint8_t *p, size_t n, size_t *at, char ret[256])
 		*at = i + 1;
 }
 
+static uint32_t last_serial; /* of the last SOA record that was read */
+
 static void read_data(const uint8_t *p, size_t n, size_t at, unsigned type, unsigned len, char *ret)
 {
+	char person[256];
+
 	switch (type) {
 	case T_A:
 		assert_int_equal(len, 4);
@@ -150,8 +154,12 @@ static void read_data(const uint8_t *p, size_t n, size_t at, unsigned type, unsi
 		break;
 	case T_NS:
 	case T_CNAME:
+		read_name(p, n, &at, ret);
+		break;
 	case T_SOA:
 		read_name(p, n, &at, ret);
+		read_name(p, n, &at, person);
+		last_serial = get_be32(p + at);
 		break;
 	default:
 		snprintf(ret, DATA_SIZE, "%u bytes", len);
@@ -536,14 +544,47 @@ static void test_limit(void **state)
 	        RECORDS_PER_ACCOUNT);
 }
 
+/* The store has them all, and another node says nothing. */
+static void test_records_of_another_node(void **state)
+{
+	struct fx *f = *state;
+	struct store_record rec = { .kind = RECORD_A, .ttl = 1 }, got;
+	uint32_t before;
+
+	put(f, "A", "www", "192.0.2.1");
+	OK(zones_refresh(f->z, &err));
+	one(f, ZONE, T_SOA, "ns.pando.test");
+	before = last_serial;
+	OK(zones_refresh(f->z, &err));
+	OK(zones_reload(f->z, &err));
+	one(f, ZONE, T_SOA, "ns.pando.test");
+	assert_int_equal(last_serial, before); /* nothing has changed */
+	id_make("rec-", rec.id);
+	snprintf(rec.account, sizeof(rec.account), A);
+	snprintf(rec.domain, sizeof(rec.domain), ZONE);
+	snprintf(rec.name, sizeof(rec.name), "new");
+	snprintf(rec.value, sizeof(rec.value), "192.0.2.2");
+	OK(store_record_put(f->s, &rec, &got, &err));
+	OK(zones_refresh(f->z, &err));
+	one(f, "new.example.test", T_A, "192.0.2.2");
+	one(f, ZONE, T_SOA, "ns.pando.test");
+	assert_true(last_serial > before);
+	rec.ttl = 99; /* in place */
+	OK(store_record_put(f->s, &rec, &got, &err));
+	OK(zones_refresh(f->z, &err));
+	assert_int_equal(ask(f, "new.example.test", T_A).rr[0].ttl, 99);
+	OK(store_record_delete(f->s, A, ZONE, rec.id, &err));
+	OK(zones_refresh(f->z, &err));
+	assert_int_equal(ask(f, "new.example.test", T_A).answers, 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_forms),      T(test_bounds_of_numbers),
-		T(test_owners),     T(test_cname_stands_alone),
-		T(test_answers),    T(test_wildcards),
-		T(test_given_away), T(test_sizes),
+		T(test_forms),     T(test_bounds_of_numbers),  T(test_records_of_another_node),
+		T(test_owners),    T(test_cname_stands_alone), T(test_answers),
+		T(test_wildcards), T(test_given_away),         T(test_sizes),
 		T(test_limit),
 	};
 

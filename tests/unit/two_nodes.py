@@ -12,6 +12,9 @@ import time
 from served import KERNELS
 
 
+PORTS_AT = {"one": "127.119.0.2", "two": "127.119.0.3"}  # as if they were two machines
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.119.0.1", 0))  # not 127.0.0.1, from which others connect
@@ -21,13 +24,13 @@ def free_port():
 class Node:
     def __init__(self, program, top, name, env=None):
         self.name, self.address = name, f"127.119.0.1:{free_port()}"
-        self.proc = subprocess.Popen([program, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
+        self.proc = subprocess.Popen([program, "--ssh", KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
             **os.environ, "SERVE_NODE": f"{name} {self.address}", "RIG_DATABASE": os.path.join(top, "pando.db"),
-            "RIG_SECRET": os.path.join(top, "secret.key"), **(env or {})})
+            "RIG_SECRET": os.path.join(top, "secret.key"), "FX_PORTS_AT": PORTS_AT[name], **(env or {})})
         line = self.proc.stdout.readline()
         assert line, f"node {name} ended at its start"
-        port, self.own_key, self.dir = line.split()
-        self.port = int(port)
+        ssh_port, port, self.own_key, self.dir = line.split()
+        self.ssh_port, self.port = int(ssh_port), int(port)
 
     def command(self, word):
         """What it prints before its ok."""

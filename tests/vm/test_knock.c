@@ -18,7 +18,9 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "store/store_net.h"
 #include "tests/unit/check.h"
+#include "tests/unit/tmpdir.h"
 #include "tests/vm/rig.h"
 #include "vm/knock_queue.h"
 #include "vm/network.h"
@@ -449,6 +451,77 @@ static void it_ends_with_its_vpc(void **state)
 	assert_true(read(fd, &c, 1) == 0 || errno == ECONNRESET);
 }
 
+/* ---- as a node: the store may change under it ---- */
+
+static struct tmpdir node_dir;
+static _Atomic unsigned removed;
+
+static int count_removed(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	(void)ctx;
+	(void)object;
+	if (face == FAKE_HELPER && strcmp(what, "vpc.remove") == 0)
+		removed++;
+	return 0;
+}
+
+static int node_setup(void **state)
+{
+	char path[256];
+	int r;
+
+	if (tmpdir_make(&node_dir) < 0)
+		return -1;
+	setenv("RIG_NODE", "one 127.119.0.1:1", /* overwrite= */ 1);
+	setenv("RIG_DATABASE", tmpdir_file(&node_dir, "pando.db", path, sizeof(path)), 1);
+	setenv("RIG_SECRET", "", 1);
+	r = net_setup(state);
+	unsetenv("RIG_NODE");
+	removed = 0;
+	((struct net *)*state)->r->on_call = count_removed;
+	return r;
+}
+
+static int node_teardown(void **state)
+{
+	return net_teardown(state) < 0 ? -1 : tmpdir_remove(&node_dir);
+}
+
+/* Another node deletes the VPC, and a new one gets its number: nothing of the old one is left here
+ * when the first VM joins that. */
+static void a_vpc_that_another_node_deleted(void **state)
+{
+	struct net *n = *state;
+	struct vm_create_opts o = { .account = RIG_ACCOUNT, .idle_timeout_s = -1 };
+	struct vm_nic nic = { .account = RIG_ACCOUNT };
+	struct vpc_info second;
+	struct vm_info vm;
+	uint64_t until = clock_ms() + 60000;
+	char c;
+	int fd;
+
+	for (int i = 0; i < 3; i++)
+		OK(vmm_delete(n->r->vmm, RIG_ACCOUNT, n->vm[i].id, NULL, &err));
+	OK(store_vpc_delete(n->r->store, n->vpc.id, &err));
+	OK(vmm_vpc_create(n->r->vmm, RIG_ACCOUNT, "", "192.168.20.0/24", &second, &err));
+	nic.vpc = second.id;
+	o.nic = &nic;
+	OK(vmm_create(n->r->vmm, &o, &vm, &err));
+	assert_int_equal(removed, 1); /* here, or by the keeper a moment before */
+	/* And without anybody who joins: the keeper tidies up. */
+	fd = wire(n);
+	OK(vmm_delete(n->r->vmm, RIG_ACCOUNT, vm.id, NULL, &err));
+	OK(store_vpc_delete(n->r->store, second.id, &err));
+	while (read(fd, &c, 1) < 0 && errno == EAGAIN) {
+		assert_true(clock_ms() < until);
+		usleep(20000);
+	}
+	while (removed < 2) { /* the device goes first */
+		assert_true(clock_ms() < until);
+		usleep(20000);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +539,8 @@ int main(void)
 		                                net_teardown),
 		cmocka_unit_test_setup_teardown(a_new_server_hears_again, net_setup, net_teardown),
 		cmocka_unit_test_setup_teardown(it_ends_with_its_vpc, net_setup, net_teardown),
+		cmocka_unit_test_setup_teardown(a_vpc_that_another_node_deleted, node_setup,
+		                                node_teardown),
 	};
 	int r = rig_main_begin();
 
