@@ -66,7 +66,7 @@ static void unknown_members_are_named(void **state)
 	warns(f, "/v1/cron/schedules", "{\"cron\":\"@yearly\",\"run\":{\"code\":\"1\"}}", 200,
 	      NULL);
 	warns(f, "/v1/cron/schedules",
-	      "{\"cron\":\"@yearly\",\"run\":{\"code\":\"1\",\"envVar\":{}}}", 200,
+	      "{\"cron\":\"@yearly\",\"run\":{\"code\":\"\",\"envVar\":{}}}", 400,
 	      "'run.envVar' (did you mean 'envVars'?)");
 	fx_vm(f, id);
 	snprintf(path, sizeof(path), "/v1/vms/%s/exec-await", id);
