@@ -177,7 +177,7 @@ class Agents(Program):
         package, command, sdk = (os.environ.get(f"PANDO_TEST_AGENT_{k}") for k in ("PACKAGE", "COMMAND", "SDK"))
         if not (package and command and sdk):
             self.skipTest("PANDO_TEST_AGENT_PACKAGE, _COMMAND and _SDK do not say which agent of npm is tried")
-        told = self.run_agent("coding-agent", "id -un; pwd", AGENT_PACKAGE=package, AGENT_COMMAND=command, AGENT_SDK=self.sdk(sdk),
+        told = self.run_agent("coding-agent", "touch made; id -un; pwd", AGENT_PACKAGE=package, AGENT_COMMAND=command, AGENT_SDK=self.sdk(sdk),
                               ANTHROPIC_API_KEY=MODEL_KEY, ANTHROPIC_BASE_URL=f"http://127.0.0.1:{MODEL_PORT}")
         self.assertRegex(told["version"], r"^\d+\.\d+\.\d+ ")
         self.assertEqual(told["once"].split(), "The command said: root /root".split())
