@@ -15,7 +15,7 @@ from=$PWD
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # What the site is made of; a build sees nothing else.
-INPUTS=(web)
+INPUTS=(web clients/typescript/common.d.ts clients/typescript/gen/api.d.ts)
 [[ ! -d web/docs ]] || INPUTS+=(docs README.md CHANGELOG.md)
 KEEP=6 # sites; the oldest go
 

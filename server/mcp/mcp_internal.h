@@ -128,8 +128,10 @@ struct mcp_tool {
 	 * NULL: all. Applies to the array `list` if there is one. */
 	const char *list, *keep;
 };
-extern const struct mcp_tool mcp_vm_tools[], mcp_net_tools[], mcp_git_tools[], mcp_deploy_tools[];
-extern const size_t mcp_n_vm_tools, mcp_n_net_tools, mcp_n_git_tools, mcp_n_deploy_tools;
+extern const struct mcp_tool mcp_vm_tools[], mcp_net_tools[], mcp_git_tools[], mcp_deploy_tools[],
+        mcp_cron_tools[];
+extern const size_t mcp_n_vm_tools, mcp_n_net_tools, mcp_n_git_tools, mcp_n_deploy_tools,
+        mcp_n_cron_tools;
 const struct mcp_tool *mcp_tool_find(const char *name); /* or NULL */
 json_t *mcp_tools_list(void);                           /* the result of tools/list */
 /* Rejects unknown or missing arguments. */

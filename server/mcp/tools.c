@@ -21,6 +21,7 @@ static const struct {
 } groups[] = { { mcp_vm_tools, &mcp_n_vm_tools },
 	       { mcp_net_tools, &mcp_n_net_tools },
 	       { mcp_deploy_tools, &mcp_n_deploy_tools },
+	       { mcp_cron_tools, &mcp_n_cron_tools },
 	       { mcp_git_tools, &mcp_n_git_tools } };
 
 int mcp_translate_query(struct request *req, json_t *args, struct err *err)

@@ -66,6 +66,9 @@ static int put_text(char *dst, size_t size, const char *name, const char *text, 
 	return 0;
 }
 
+/* What a schedule's run has beside what it is run with. */
+static const struct json_field run_more[] = { JSON_NAME("code") };
+
 static int put_run(struct store_schedule *sch, const json_t *run, struct err *err)
 {
 	AUTO(run_conf_done) struct run_conf conf = { 0 };
@@ -74,6 +77,7 @@ static int put_run(struct store_schedule *sch, const json_t *run, struct err *er
 
 	if (r < 0)
 		return r;
+	json_fields_know(run, "run.", run_more, ARRAY_SIZE(run_more));
 	if (!json_is_string(code) || !json_string_length(code) ||
 	    json_string_length(code) > RUN_SCRIPT_MAX ||
 	    strlen(json_string_value(code)) != json_string_length(code))

@@ -13,7 +13,7 @@ import urllib.request
 import node
 from case import ApiError, limit, long, wait_for
 from harness import ROOT
-from site_net import MIRROR_PORT, SiteNet
+from site_net import SiteRegistry
 from test_edge import PANDO, EdgeBase
 
 DIR = os.path.join(ROOT, "tests/sdk")
@@ -246,30 +246,14 @@ class Deploy(DeployBase):
         self.assertNotIn(d, pando("deployment", "list"))
 
 
-class DeploySdk(DeployBase):
-    """The unmodified npm package and CLI; packages come from a registry of the test's own."""
+class DeploySdk(SiteRegistry, DeployBase):
+    """The unmodified npm package and CLI."""
     long = True
 
     @classmethod
     def setUpClass(cls):
-        cls.net = SiteNet()
-        try:
-            cls.net.open()
-            cls.server_env = {"PANDO_GUEST_NPM_REGISTRY": f"http://{cls.net.address}:{MIRROR_PORT}/npm/"}
-            super().setUpClass()
-        except BaseException:
-            cls.net.close()
-            raise
+        super().setUpClass()
         cls.use_edge()
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        cls.net.close()
-
-    def test_zz_leaves_nothing_behind(self):
-        self.net.close()
-        super().test_zz_leaves_nothing_behind()
 
     @limit(240)
     def test_install(self):

@@ -5,36 +5,16 @@ import signal
 import time
 
 import node
-from case import Case, limit
+from case import AS_MAKE_RUN, Case, limit
 from harness import ROOT, wait_for
-from site_net import MIRROR_PORT, SiteNet
+from site_net import SiteRegistry
 
 DIR = os.path.join(ROOT, "tests/sdk")
 
 
-class Runs(Case):
+class Runs(SiteRegistry, Case):
     keeps_specs = True
-
-    @classmethod
-    def setUpClass(cls):
-        cls.net = SiteNet()
-        try:
-            cls.net.open()
-            cls.server_env = {"PANDO_POOL": "2",  # as by default: the second run takes a ready VM
-                              "PANDO_GUEST_NPM_REGISTRY": f"http://{cls.net.address}:{MIRROR_PORT}/npm/"}
-            super().setUpClass()
-        except BaseException:
-            cls.net.close()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        cls.net.close()
-
-    def test_zz_leaves_nothing_behind(self):
-        self.net.close()
-        super().test_zz_leaves_nothing_behind()
+    server_env = AS_MAKE_RUN  # the second run takes a ready VM
 
     @limit(240)
     def test_install(self):

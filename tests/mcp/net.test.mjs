@@ -76,3 +76,17 @@ test("deployments are listed, and what is wrong with one is told", async () => {
   await refused(client, "deployment_get", { deploymentId: "dpl-none" }, /no deployment/);
   await refused(client, "deployment_delete", { deploymentId: "dpl-none" }, /no deployment/);
 });
+
+test("schedules: made, shown, paused, deleted", async () => {
+  const said = async (name, args) => (await call(client, name, args)).structuredContent;
+  const { schedule } = await said("schedule_create", { cron: "@yearly", name: "mcp", run: { code: "export default () => 1", envVars: { A: "secret" } } });
+  assert.equal(schedule.active, true);
+  assert.deepEqual((await said("schedule_list", {})).schedules.filter((s) => s.id === schedule.id).map((s) => [s.name, s.cron]), [["mcp", "@yearly"]]);
+  await said("schedule_change", { schedule: schedule.id, active: false });
+  const { schedule: now } = await said("schedule_get", { schedule: schedule.id });
+  assert.deepEqual([now.active, now.nextRunAt, now.runConfig.envVars.A], [false, null, "********"]);
+  assert.deepEqual((await said("schedule_executions", { schedule: schedule.id, limit: 5 })).executions, []);
+  await said("schedule_delete", { schedule: schedule.id });
+  await refused(client, "schedule_get", { schedule: schedule.id }, /no schedule/);
+  await refused(client, "schedule_create", { cron: "@yearly" }, /needed/);
+});

@@ -63,6 +63,11 @@ static void unknown_members_are_named(void **state)
 	      "'spec.aptDep' (did you mean 'aptDeps'?)");
 	/* Errors have it too. */
 	warns(f, "/v1/vms", "{\"idleTimeoutSeconds\":\"x\",\"frob\":1}", 400, "'frob'");
+	warns(f, "/v1/cron/schedules", "{\"cron\":\"@yearly\",\"run\":{\"code\":\"1\"}}", 200,
+	      NULL);
+	warns(f, "/v1/cron/schedules",
+	      "{\"cron\":\"@yearly\",\"run\":{\"code\":\"\",\"envVar\":{}}}", 400,
+	      "'run.envVar' (did you mean 'envVars'?)");
 	fx_vm(f, id);
 	snprintf(path, sizeof(path), "/v1/vms/%s/exec-await", id);
 	warns(f, path, "{\"command\":\"true\",\"terminal\":null}", 200, NULL);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_parity.py ROOT - `pando` and MCP have what the API has: every route of egress, networks, tunnels, Git, specs and the tree is used by
+"""test_parity.py ROOT - `pando` and MCP have what the API has: every route of egress, networks, tunnels, Git, specs, schedules and the tree is used by
 a command and by a tool, or the list below says why not. A route that is new fails here until it is one or the other."""
 import glob
 import json
@@ -11,7 +11,7 @@ import unittest
 
 ROOT = sys.argv.pop(1)
 AREAS = ("/v1/vpcs", "/git/v1/", "/v1/vms/{vm_id}/egress", "/v1/vms/snapshots", "/v1/vms/builds", "/v1/tree", "/v1/vms/{vm_id}/tree",
-         "/v1/vms/{vm_id}/rewind", "/v1/vms/{vm_id}/diff")
+         "/v1/vms/{vm_id}/rewind", "/v1/vms/{vm_id}/diff", "/v1/cron/")
 REPO = "/git/v1/repo/{}"
 
 OBJECTS = "an object by its hash: `pando git clone` and git have them all"
@@ -27,6 +27,8 @@ NOT_IN_CLI = {
     "GET /git/v1/repo/{repo}/git/blobs/{hash}": OBJECTS,
     "GET /git/v1/repo/{repo}/git/trees/{hash}": OBJECTS,
     "POST /git/v1/repo/{repo}/git/commits": "for programs that write objects themselves; `pando git commit` moves a branch, too",
+    "GET /v1/cron/schedules/{schedule}/success-rate": "lists have that of the last day",
+    "GET /v1/cron/schedules/{schedule}/metrics-timeline": "a picture of the dashboard",
     "POST /git/v1/sync-hook/{hook}": "for other servers",
     "POST /git/v1/github/webhook/{app}": "for GitHub",
 }

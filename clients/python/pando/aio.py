@@ -357,8 +357,8 @@ class Sandbox(Managed, of=_sync.Sandbox):
         """Takes a snapshot; the sandbox keeps running."""
         return await run(self.sync.snapshot, name)  # type: ignore[no-any-return]
 
-    async def rewind(self, snapshot: Union[Snapshot, str], *, keep: bool=True) -> Optional[Snapshot]:
-        """Rewinds memory and disk to one of its earlier snapshots. ``keep``: keeps the current state as a snapshot, which is returned."""
+    async def rewind(self, snapshot: Union[Snapshot, str, None], *, keep: bool=True) -> Optional[Snapshot]:
+        """Rewinds memory and disk to one of its earlier snapshots; ``None``: to its newest point. ``keep``: keeps the current state as a snapshot, which is returned."""
         return await run(self.sync.rewind, snapshot, keep=keep)  # type: ignore[no-any-return]
 
     async def tree(self) -> wire.Tree:

@@ -211,9 +211,9 @@ class Sandbox:
         reply = self._call("POST", "/snapshot", {"name": name} if name is not None else {})
         return Snapshot(reply["snapshotId"], name, self._transport)
 
-    def rewind(self, snapshot: Union[Snapshot, str], *, keep: bool = True) -> Optional[Snapshot]:
-        """Rewinds memory and disk to one of its earlier snapshots. ``keep``: keeps the current state as a snapshot, which is returned."""
-        snapshot_id = snapshot if isinstance(snapshot, str) else snapshot.id
+    def rewind(self, snapshot: Union[Snapshot, str, None], *, keep: bool = True) -> Optional[Snapshot]:
+        """Rewinds memory and disk to one of its earlier snapshots; ``None``: to its newest point. ``keep``: keeps the current state as a snapshot, which is returned."""
+        snapshot_id = snapshot if snapshot is None or isinstance(snapshot, str) else snapshot.id
         before = self._call("POST", "/rewind", {"snapshotId": snapshot_id, "keep": keep}).get("previousSnapshotId")
         return Snapshot(before, "before rewind", self._transport) if before else None
 

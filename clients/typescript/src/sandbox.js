@@ -148,11 +148,11 @@ export class Sandbox {
 
   /**
    * Memory and disk go back to one of its earlier snapshots.
-   * @param {Snapshot | string} snapshot
+   * @param {Snapshot | string | null} snapshot null: its newest point
    * @param {{ keep?: boolean }} [options] keep (true): the present becomes a snapshot, which is returned
    */
   async rewind(snapshot, { keep = true } = {}) {
-    const snapshotId = typeof snapshot === "string" ? snapshot : snapshot.id;
+    const snapshotId = snapshot === null || typeof snapshot === "string" ? snapshot : snapshot.id;
     const { previousSnapshotId } = await this.#calls.vmRewind({ vmId: this.id, body: { snapshotId, keep } });
     return previousSnapshotId ? new Snapshot(this.#transport, this.#calls, previousSnapshotId, "before rewind") : undefined;
   }

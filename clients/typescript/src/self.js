@@ -102,7 +102,7 @@ export class Self {
 
   /**
    * The VM goes back: this program is no more. Rejects when it was refused.
-   * @param {string} snapshotId
+   * @param {string | null} snapshotId null: to its newest point
    * @param {{ keep?: boolean }} [options] keep (true): the present becomes a snapshot
    */
   async rewind(snapshotId, { keep = true } = {}) {

@@ -76,10 +76,10 @@ export class Sandbox {
     snapshot(name?: string, options?: Omit<import("../gen/api.js").SnapshotNew, "name">): Promise<Snapshot>;
     /**
      * Memory and disk go back to one of its earlier snapshots.
-     * @param {Snapshot | string} snapshot
+     * @param {Snapshot | string | null} snapshot null: its newest point
      * @param {{ keep?: boolean }} [options] keep (true): the present becomes a snapshot, which is returned
      */
-    rewind(snapshot: Snapshot | string, { keep }?: {
+    rewind(snapshot: Snapshot | string | null, { keep }?: {
         keep?: boolean;
     }): Promise<Snapshot | undefined>;
     /** Its family: points and VMs, with parents and sizes. */

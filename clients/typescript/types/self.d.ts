@@ -33,10 +33,10 @@ export class Self {
     suspend(): Promise<import("../gen/api.js").Id>;
     /**
      * The VM goes back: this program is no more. Rejects when it was refused.
-     * @param {string} snapshotId
+     * @param {string | null} snapshotId null: to its newest point
      * @param {{ keep?: boolean }} [options] keep (true): the present becomes a snapshot
      */
-    rewind(snapshotId: string, { keep }?: {
+    rewind(snapshotId: string | null, { keep }?: {
         keep?: boolean;
     }): Promise<void>;
     /** A copy whose id is known. @param {string} id */

@@ -105,6 +105,9 @@ test("fork, diff, snapshot, rewind, tree; events as they happened", async () => 
     assert.deepEqual((await all(child.diff(vm, { path: "/root/ts" }))).map((c) => [c.path, c.change]), [["/root/ts/only", "added"]]);
     const point = await child.snapshot("point");
     await child.files.remove("/root/ts/only");
+    assert.equal(await child.rewind(null, { keep: false }), undefined); // its newest point
+    assert.equal(await child.files.readText("/root/ts/only"), "here");
+    await child.files.remove("/root/ts/only");
     const present = await child.rewind(point);
     assert.equal(await child.files.readText("/root/ts/only"), "here");
     assert.ok((await child.tree()).nodes.some((n) => n.id === child.id));
