@@ -38,11 +38,11 @@ static uint8_t *memory(void)
 /* One byte after the other from what a kernel has, or anywhere. */
 static void change(uint8_t *mem, struct in *in)
 {
-	static const uint32_t places[] = { KERNEL_NOTE,     KERNEL_NOTE + 24,
+	static const uint64_t places[] = { KERNEL_NOTE,     KERNEL_NOTE + 24,
 		                           KERNEL_TOP,      KERNEL_TABLES,
 		                           KERNEL_SECTIONS, KERNEL_SECTIONS + 4096,
 		                           KERNEL_STRUCTS,  KERNEL_STRUCTS + 8192 };
-	uint32_t at = places[in_u8(in) % 8] + in_u16(in) % (2 * KERNEL_PAGE);
+	uint64_t at = places[in_u8(in) % 8] + in_u16(in) % (2 * KERNEL_PAGE);
 	struct in what = in_take(in, 1 + in_u8(in) % 16);
 
 	memcpy(mem + at, what.p, what.n);

@@ -100,7 +100,7 @@ static void write_note(struct kernel *k)
 uint64_t kernel_make(struct kernel *k)
 {
 	uint64_t structs = k->bytes / KERNEL_PAGE * 64;
-	uint64_t step = k->large ? 2 << 20 : KERNEL_PAGE;
+	uint64_t step = k->large ? UINT64_C(2) << 20 : KERNEL_PAGE;
 	uint64_t end = KERNEL_STRUCTS + structs;
 
 	k->n_table = 0;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KERNEL_PAGE 4096u
+#define KERNEL_PAGE UINT64_C(4096)
 #define KERNEL_NOTE (16 * KERNEL_PAGE) /* physical, as all that follows */
 #define KERNEL_TOP (20 * KERNEL_PAGE)
 #define KERNEL_TABLES (21 * KERNEL_PAGE)

@@ -14,7 +14,7 @@
 #include "kernel.h"
 #include "layers/guestmem.h"
 
-#define PAGE LAYER_PAGE
+#define PAGE UINT64_C(4096)
 #define MIB (UINT64_C(1) << 20)
 
 static struct kernel *fresh(uint64_t bytes, uint64_t low, unsigned levels, bool large)
