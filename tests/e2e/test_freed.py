@@ -37,8 +37,8 @@ while True:
 # Much of what is free, written and read again.
 USE = """python3 - <<'END'
 def page(n): return bytes([n % 251 + 1]) * (1 << 20)
-all = [bytearray(page(n)) for n in range(400)]
-print("used", all == [page(n) for n in range(400)])
+held = [bytearray(page(n)) for n in range(300)]
+print("used", all(b == page(n) for n, b in enumerate(held)))
 END
 """
 
