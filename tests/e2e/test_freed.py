@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that a guest has freed: not in layers, back with the host, and what is in use is as it was, through all of it"""
-import os
 import re
 
 from case import Case, limit, long, wait_for
