@@ -50,6 +50,7 @@ def private_mb(pid):
 
 class Freed(Case):
     limit_s = 240
+    long = True  # half a minute of processor time
 
     def frozen(self, vm, word="frozen: "):
         """(pages written, pages left out) of its last freeze"""
@@ -96,7 +97,7 @@ class Freed(Case):
         vm = self.vm
         self.s.post(vm, "suspend")
         written, left_out = self.frozen(vm, "suspended: ")
-        self.assertLess(written - self.before, HELD_MB << 6)
+        self.assertLess(written - self.before, HELD_MB << 7)
         self.check_runs(vm)
         child, = self.s.fork(vm)
         self.check_runs(child)
