@@ -2,7 +2,7 @@
 """Memory that a guest has freed: not in layers, back with the host, and what is in use is as it was, through all of it"""
 import re
 
-from case import Case, limit, long, wait_for
+from case import Case, limit, wait_for
 
 HELD_MB = 300
 # Two programs that have memory, and end.
@@ -105,7 +105,6 @@ class Freed(Case):
         self.check_runs(child)
         self.check_runs(vm)
 
-    @long
     @limit(600)
     def test_3_above_4_gb(self):
         """Memory in two pieces, of which one is beyond the hole below 4 GB."""
