@@ -145,6 +145,7 @@ static void on_stat(struct control *c, struct layers_reply *reply)
 	reply->n_layers = c->n_layers;
 	reply->n_mappings = c->n_mappings;
 	reply->in_flight = freeze_in_flight(c);
+	reply->can = LAYERS_CAN_FREE;
 	if (c->broken)
 		reply->flags |= LAYERS_RAM_BROKEN;
 	if (!ram_base())
@@ -201,6 +202,9 @@ static int on_request(struct control *c, const struct layers_req *req, int *fds,
 		break;
 	case LAYERS_STAT:
 		on_stat(c, &reply);
+		break;
+	case LAYERS_SWEEP:
+		sweep_serve(c, req, &reply);
 		break;
 	case LAYERS_FORK:
 		return on_fork(c, req, fds, n_fds);

@@ -36,9 +36,11 @@
  *O_RDWR. Reply: status, token, us (time of the fork). With an error no DONE follows.
  * @LAYERS_DISCARD: end the freeze of a token early. Request: token. Reply: status (-ENOENT if it is
  *	not in flight); DONE still follows, with -ECANCELED unless the layer was complete already.
- * @LAYERS_STAT: Reply: mem_bytes, pages (private now), n_layers, n_mappings, in_flight, us.
+ * @LAYERS_STAT: Reply: mem_bytes, pages (private now), n_layers, n_mappings, in_flight, us, can
+ *	(LAYERS_CAN_... bits: 0 from a library of before).
  * @LAYERS_DONE: status, token, pages and bytes (data in the layer), n_extents, us (from fork to
- *end), flags as requested. Kept for the next client when there is none.
+ *end), flags as requested, mem_bytes (of private memory that was left out because the guest has it
+free). Kept for the next client when there is none.
  * @LAYERS_SEED: the process, stopped and just frozen, becomes a seed. Request as MAP, with the
  *layers that make up its memory now: they are laid under it again, so that no page of it is
  *private. Reply as MAP. Again and again, if need be.
@@ -47,6 +49,11 @@
  *descriptor: the child's pidfd. The child waits for struct layers_go on the gate, then gives its
  *LAYERS_FORK reply, status 0, as the first message on its own channel. A gate that is closed ends
  *it.
+ * @LAYERS_SWEEP: private memory that the guest has free goes back to the host. Request: first and
+ *	n_layers as with LAYERS_FREEZE_FREE; token 0: only look, the guest may run. Reply: status,
+ *pages (may be given back), us. Then, with the vCPUs stopped, again and again with token = so many
+ *pages at most: what is still free of what was found. Reply: status, pages (were given back),
+ *in_flight (runs of pages that are left: 0 is the end), us.
  */
 enum layers_type {
 	LAYERS_MAP = 1,
@@ -56,6 +63,7 @@ enum layers_type {
 	LAYERS_DONE = 5,
 	LAYERS_SEED = 6,
 	LAYERS_FORK = 7,
+	LAYERS_SWEEP = 8,
 };
 
 /* What the child has instead of the seed's: everything that can be written to. */
@@ -87,6 +95,16 @@ static_assert(sizeof(struct layers_go) == 8, "no holes");
 	2u /* read pagemap entries even where PAGEMAP_SCAN works; for tests \
 	    */
 
+/*
+ * What the guest's kernel has free is not written, and is zeros in the layer. first: page frame of
+ * the kernel's note (guestmem.h); n_layers: megabytes of memory below 4 GiB. If the note cannot be
+ * read, everything is written.
+ */
+#define LAYERS_FREEZE_FREE 4u
+
+/* STAT: what else the library can do */
+#define LAYERS_CAN_FREE 1u /* LAYERS_FREEZE_FREE, SWEEP */
+
 /* reply flags */
 #define LAYERS_RAM_BROKEN 0x10000u /* MAP failed half way */
 
@@ -112,7 +130,7 @@ struct layers_reply {
 	uint32_t n_mappings;
 	uint32_t n_extents;
 	uint32_t in_flight;
-	uint32_t reserved;
+	uint32_t can;
 	char why[80]; /* "" or what went wrong, NUL-terminated */
 };
 static_assert(sizeof(struct layers_reply) == 152, "no holes");

@@ -8,7 +8,9 @@
  * file (a socket QEMU closes must look closed to its peer at once), makes itself the first victim
  * when memory runs out, and dies with its parent.
  *
- * scan -> for each run of private pages: data or zeros -> data in big writes -> table -> header.
+ * scan -> what the guest has free (guestmem.c) -> for each run of private pages: data or zeros ->
+ * data in big writes -> table -> header. Free memory becomes zero extents, where it is private and
+ * where a layer below may have something: a later thaw need not have that, and flattening drops it.
  * Each page is looked at, summed and written in one go while it is in the CPU's cache. The header
  * comes last: a file without one is no layer. On failure the file is emptied, so that a full disk
  * gets its room back at once.
@@ -32,7 +34,8 @@
 #define CHUNK_BYTES (256u << 10) /* summed and queued at once; fits in the second-level cache */
 #define WRITE_BYTES (1u << 20)   /* queued before it is written */
 #define IOV_MAX_OURS 256
-#define EXTENTS_MAX (SCAN_RUNS_MAX + 2 * ZERO_SPLITS_MAX)
+#define LONE_BYTES (512u << 10) /* free memory that is not private counts from this size on */
+#define EXTENTS_MAX (SCAN_RUNS_MAX + 2 * ZERO_SPLITS_MAX + 3 * GUESTMEM_RUNS_MAX)
 
 struct writer {
 	const uint8_t *base;
@@ -47,6 +50,9 @@ struct writer {
 	uint8_t table[EXTENTS_MAX * sizeof(struct layer_disk_extent)];
 	uint8_t header[LAYER_PAGE];
 	struct scan scan;
+	struct guestmem_free free;
+	uint32_t next_free;     /* those before it end before what is being written */
+	uint64_t free_pages;    /* within runs */
 	const uint32_t *cancel; /* in memory shared with the parent */
 };
 
@@ -123,6 +129,12 @@ static int put_data(struct writer *w, uint64_t start, uint64_t end)
 
 static void put_zero(struct writer *w, uint64_t start, uint64_t end)
 {
+	struct layer_extent *last = w->n_extents > 0 ? &w->extents[w->n_extents - 1] : NULL;
+
+	if (last && (last->flags & LAYER_EXTENT_ZERO) && last->guest_off + last->len == start) {
+		last->len += end - start;
+		return;
+	}
 	w->extents[w->n_extents++] = (struct layer_extent){ .guest_off = start,
 		                                            .len = end - start,
 		                                            .flags = LAYER_EXTENT_ZERO };
@@ -174,6 +186,57 @@ static int put_run(struct writer *w, uint64_t start, uint64_t end)
 	return put_data(w, data, end);
 }
 
+/*
+ * The next free run, cut to [from, to), that is at least @least long. 1, or 0: none begins in there
+ * any more. A run that is too short in one piece may be long enough in the next.
+ */
+static int next_free(struct writer *w, uint64_t from, uint64_t to, uint64_t least,
+                     uint64_t *ret_start, uint64_t *ret_end)
+{
+	while (w->next_free < w->free.n) {
+		uint64_t start = w->free.start[w->next_free], end = w->free.end[w->next_free];
+
+		*ret_start = start > from ? start : from;
+		*ret_end = end < to ? end : to;
+		if (start >= to)
+			return 0;
+		if (end <= to)
+			w->next_free++;
+		if (*ret_start < *ret_end && *ret_end - *ret_start >= least)
+			return 1;
+		if (end > to)
+			return 0;
+	}
+	return 0;
+}
+
+/* Between two runs of private pages. */
+static void put_gap(struct writer *w, uint64_t from, uint64_t to)
+{
+	uint64_t start, end;
+
+	while (from < to && next_free(w, from, to, LONE_BYTES, &start, &end)) {
+		put_zero(w, start, end);
+		from = end;
+	}
+}
+
+/* A run of private pages, and free ones among them. */
+static int put_private(struct writer *w, uint64_t from, uint64_t to)
+{
+	uint64_t start, end;
+	int r;
+
+	while (from < to && next_free(w, from, to, ZERO_BYTES, &start, &end)) {
+		if ((r = put_run(w, from, start)) < 0)
+			return r;
+		put_zero(w, start, end);
+		w->free_pages += (end - start) / LAYER_PAGE;
+		from = end;
+	}
+	return put_run(w, from, to);
+}
+
 /* Table, then header. With LAYERS_FREEZE_FSYNC the header reaches the disk after all else. */
 static int put_end(struct writer *w, const struct dump_job *job)
 {
@@ -201,6 +264,16 @@ static int put_end(struct writer *w, const struct dump_job *job)
 	return 0;
 }
 
+static void find_free(struct writer *w, const struct dump_job *job)
+{
+	struct guestmem g;
+	const char *why;
+
+	if ((job->flags & LAYERS_FREEZE_FREE) &&
+	    guestmem_open(&g, job->base, job->bytes, job->low_bytes, job->note, &why) == 0)
+		guestmem_find(&g, 0, job->bytes, &w->free);
+}
+
 static int dump_layer(struct writer *w, const struct dump_job *job, const char **ret_why)
 {
 	int r;
@@ -210,10 +283,14 @@ static int dump_layer(struct writer *w, const struct dump_job *job, const char *
 	                 /* use_ioctl= */ !(job->flags & LAYERS_FREEZE_NO_SCAN), &w->scan);
 	if (r < 0)
 		return r;
+	find_free(w, job);
 	*ret_why = "write data";
-	for (uint32_t i = 0; i < w->scan.n; i++)
-		if ((r = put_run(w, w->scan.start[i], w->scan.end[i])) < 0)
+	for (uint32_t i = 0; i < w->scan.n; i++) {
+		put_gap(w, i > 0 ? w->scan.end[i - 1] : 0, w->scan.start[i]);
+		if ((r = put_private(w, w->scan.start[i], w->scan.end[i])) < 0)
 			return r;
+	}
+	put_gap(w, w->scan.n > 0 ? w->scan.end[w->scan.n - 1] : 0, job->bytes);
 	if ((r = flush(w)) < 0)
 		return r;
 	*ret_why = "write table and header";
@@ -269,6 +346,7 @@ _Noreturn void dump_child(const struct dump_job *job)
 		r = dump_layer(w, job, &why);
 		res->pages = w->file_end / LAYER_PAGE - 1;
 		res->n_extents = w->n_extents;
+		res->free_pages = w->free_pages;
 		if (r < 0 && ftruncate(w->fd, 0) < 0)
 			why = "empty the file after an error"; /* r says which */
 	}

@@ -105,7 +105,7 @@ void freeze_start(struct control *c, const struct layers_req *req, int out_fd,
 	int pidfd = -1;
 
 	reply->token = req->token;
-	if (req->flags & ~(LAYERS_FREEZE_FSYNC | LAYERS_FREEZE_NO_SCAN)) {
+	if (req->flags & ~(LAYERS_FREEZE_FSYNC | LAYERS_FREEZE_NO_SCAN | LAYERS_FREEZE_FREE)) {
 		refuse(reply, -EINVAL, "unknown freeze flags");
 		return;
 	}
@@ -137,6 +137,8 @@ void freeze_start(struct control *c, const struct layers_req *req, int out_fd,
 		.bytes = ram.bytes,
 		.fd = out_fd,
 		.flags = req->flags,
+		.low_bytes = (uint64_t)req->n_layers << 20,
+		.note = (uint64_t)req->first * LAYER_PAGE,
 		.parent = getpid(),
 		.result = f->result,
 	};
@@ -197,6 +199,7 @@ void freeze_reap(struct freeze *f)
 		done.us = res->us;
 		done.pages = res->pages;
 		done.bytes = res->pages * LAYER_PAGE;
+		done.mem_bytes = res->free_pages * LAYER_PAGE;
 		done.n_extents = res->n_extents;
 		snprintf(done.why, sizeof(done.why), "%.*s", (int)sizeof(res->why), res->why);
 	} else if (r < 0) {

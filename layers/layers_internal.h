@@ -18,6 +18,7 @@
 
 #include "layers/control.h"
 #include "layers/format.h"
+#include "layers/guestmem.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -43,6 +44,7 @@ static inline uint8_t *ram_base(void)
 /* What the writer of a layer tells its parent, in memory both share. */
 struct dump_result {
 	uint64_t pages;
+	uint64_t free_pages; /* private ones that were left out */
 	uint64_t us;
 	uint32_t n_extents;
 	int32_t status;    /* 0 or -errno; means something only if finished */
@@ -83,6 +85,7 @@ struct control {
 	bool mapped, broken;
 	bool seed; /* may be forked */
 	uint32_t n_layers, n_mappings;
+	struct sweep *sweep; /* owned; NULL: nothing was looked for */
 };
 
 /* preload.c: no interposition, no errno surprises; for the library's own use */
@@ -160,6 +163,7 @@ struct dump_job {
 	uint64_t bytes;
 	int fd;
 	uint32_t flags;
+	uint64_t low_bytes, note; /* LAYERS_FREEZE_FREE */
 	pid_t parent;
 	struct dump_result *result;
 };
@@ -182,6 +186,10 @@ struct scan {
 };
 int scan_private(const uint8_t *base, uint64_t bytes, uint32_t gap_pages, bool use_ioctl,
                  struct scan *ret);
+
+/* sweep.c: LAYERS_SWEEP */
+struct sweep;
+void sweep_serve(struct control *c, const struct layers_req *req, struct layers_reply *reply);
 
 #pragma GCC visibility pop
 

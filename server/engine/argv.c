@@ -46,6 +46,12 @@ const char *argv_machine(enum accel a)
 	return MACHINE;
 }
 
+/* hw/i386/pc_q35.c, the same from QEMU 2.2 to 10 */
+uint32_t argv_low_mb(uint32_t mem_mb)
+{
+	return mem_mb < 0xb00 ? mem_mb : 0x800;
+}
+
 const char *argv_shape(enum accel a)
 {
 	(void)a;

@@ -34,6 +34,8 @@ void argv_done(struct argv *a);
 
 /* The -machine and -cpu arguments that go with an accelerator. */
 const char *argv_machine(enum accel a);
+/* Of so much memory that machine has so much below 4 GiB, in MB; the rest begins there. */
+uint32_t argv_low_mb(uint32_t mem_mb);
 const char *argv_shape(enum accel a); /* the parts that a frozen state is tied to */
 const char *argv_cpu(enum accel a);
 /* The kernel's command line on a cold boot. */

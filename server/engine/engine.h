@@ -190,9 +190,11 @@ struct machine_freeze {
 	bool durable;      /* fsync what was written */
 	bool seed; /* it stays stopped as with !keep_running, but may be made a seed; disk_next NULL
 	            */
+	uint64_t note; /* of the guest's kernel, at that physical address: what it has free is left
+	                  out; 0: not known */
 };
 struct machine_frozen {
-	uint64_t mem_bytes, mem_pages;
+	uint64_t mem_bytes, mem_pages, free_pages; /* the last: left out */
 	uint32_t mem_crc;
 	uint64_t state_bytes;
 	uint32_t state_crc;
@@ -202,6 +204,16 @@ struct machine_frozen {
 /* On failure the machine continues running as before (only disk_switched may have happened). */
 int machine_freeze(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
                    struct err *err);
+
+/*
+ * Memory that the guest has freed goes back to the host. The machine runs, and is stopped for that
+ * if there is enough to be gained. If it does not go on, that is an error.
+ */
+struct machine_swept {
+	uint64_t found_pages, given_pages;
+	uint64_t look_us, pause_us;
+};
+int machine_sweep(struct machine *m, uint64_t note, struct machine_swept *ret, struct err *err);
 
 /*
  * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above` is

@@ -46,7 +46,8 @@ struct machine {
 	size_t n_base;
 	bool boot; /* started with a kernel, for a cold boot */
 	uint64_t next_token;
-	struct mutex fork_lock;       /* of a seed: one request to its library at a time */
+	int knows_free;         /* its library knows of free memory: 1, -1: not; 0: not asked yet */
+	struct mutex fork_lock; /* of a seed: one request to its library at a time */
 	uint64_t started_us, load_us; /* clock_us() at machine_spawn() and machine_load() */
 	struct machine_times times;
 	void *impl; /* of the implementation, if it is not QEMU */
@@ -80,6 +81,9 @@ int qemu_prepare_disk(struct machine *m, const struct engine_chain *c, struct er
 int qemu_load(struct machine *m, const struct machine_load *l, struct err *err);
 int qemu_freeze(struct machine *m, const struct machine_freeze *req, struct machine_frozen *ret,
                 struct err *err);
+int qemu_sweep(struct machine *m, uint64_t note, struct machine_swept *ret, struct err *err);
+/* What its library is told of the guest's kernel; note 0 if it knows nothing of that. */
+struct layer_kernel qemu_kernel(struct machine *m, uint64_t note);
 int qemu_grow_disk(struct machine *m, uint64_t bytes, struct err *err);
 int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                      const struct engine_layer *to, struct err *err);
@@ -106,7 +110,12 @@ int block_attach(struct machine *m, const char *id, struct err *err);
 /* layerctl.c: the layer library's control socket */
 struct layer_done {
 	int error; /* 0 or errno */
-	uint64_t pages, bytes, extents, write_us;
+	uint64_t pages, bytes, extents, write_us, free_bytes;
+};
+/* Where the guest's kernel says what is free. */
+struct layer_kernel {
+	uint64_t note;   /* physical address; 0: not known */
+	uint32_t low_mb; /* memory below 4 GiB */
 };
 /* Two halves: in between, the library works on a thread of its own in QEMU. */
 int layerctl_map(int fd, const int *layer_fds, size_t n, struct err *err);
@@ -117,8 +126,13 @@ int layerctl_seed(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, 
 int layerctl_fork(int fd, const int *given, uint64_t deadline_ms, int *ret_pidfd, struct err *err);
 /* The first message of the new process, on its own channel. */
 int layerctl_forked(int fd, uint64_t deadline_ms, struct err *err);
-int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
-                    uint64_t *ret_fork_us, struct err *err);
+int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, const struct layer_kernel *k,
+                    uint64_t deadline_ms, uint64_t *ret_fork_us, struct err *err);
+/* 1: it knows of free memory; 0: it is a library of before. */
+int layerctl_knows_free(int fd, uint64_t deadline_ms, struct err *err);
+/* pages 0: a look. Gives pages, and how many runs of them are left. */
+int layerctl_sweep(int fd, const struct layer_kernel *k, uint64_t pages, uint64_t deadline_ms,
+                   uint64_t *ret_pages, uint32_t *ret_left, struct err *err);
 int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct layer_done *ret,
                        struct err *err);
 

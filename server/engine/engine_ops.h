@@ -36,6 +36,7 @@ struct engine_ops {
 	                  struct err *err);
 	int (*freeze)(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
 	              struct err *err);
+	int (*sweep)(struct machine *m, uint64_t note, struct machine_swept *ret, struct err *err);
 	int (*grow_disk)(struct machine *m, uint64_t bytes, struct err *err);
 	int (*rebase_disk)(struct machine *m, const char *above, const struct engine_chain *old,
 	                   const struct engine_layer *to, struct err *err);

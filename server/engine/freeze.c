@@ -36,6 +36,7 @@ struct freeze {
 	struct machine_frozen *ret;
 	char part[PATH_MAX], layer[PATH_MAX], state[PATH_MAX];
 	int mem_fd, state_fd;
+	struct layer_kernel kernel;
 	unsigned state_set;
 	bool node_added;
 };
@@ -111,8 +112,8 @@ static int in_the_stop(struct freeze *f, uint64_t token, struct err *err)
 		snprintf(m->disk_layer, sizeof(m->disk_layer), "%s", f->req->disk_next);
 		f->ret->disk_switched = true;
 	}
-	return layerctl_freeze(m->layers_fd, f->mem_fd, token, f->req->durable, deadline,
-	                       &f->ret->fork_us, err);
+	return layerctl_freeze(m->layers_fd, f->mem_fd, token, f->req->durable, &f->kernel,
+	                       deadline, &f->ret->fork_us, err);
 }
 
 static int finish_files(struct freeze *f, struct err *err)
@@ -176,6 +177,7 @@ static int freeze_run(struct freeze *f, struct err *err)
 	r = prepare_files(f, err);
 	if (r < 0)
 		return r;
+	f->kernel = qemu_kernel(m, f->req->note);
 	t0 = clock_us();
 	r = qmp_cmd(m->qmp, "stop", NULL, deadline_in(QMP_STEP_MS), NULL, err);
 	if (r == 0)
@@ -194,6 +196,7 @@ static int freeze_run(struct freeze *f, struct err *err)
 		r = err_sys(err, -done.error, "write memory layer");
 	if (r == 0) {
 		f->ret->mem_pages = done.pages;
+		f->ret->free_pages = done.free_bytes / LAYER_PAGE;
 		f->ret->write_us = done.write_us;
 		r = finish_files(f, err);
 	}

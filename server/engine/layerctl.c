@@ -17,6 +17,7 @@
 #include "base/sock.h"
 #include "engine/engine_internal.h"
 #include "layers/control.h"
+#include "layers/format.h"
 
 static int reply_read_fd(int fd, uint64_t deadline_ms, struct layers_reply *ret, int *ret_fd,
                          struct err *err)
@@ -125,15 +126,55 @@ int layerctl_forked(int fd, uint64_t deadline_ms, struct err *err)
 	return r < 0 ? err_wrap(err, r, "the forked process") : 0;
 }
 
-int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
-                    uint64_t *ret_fork_us, struct err *err)
+static void say_kernel(struct layers_req *req, const struct layer_kernel *k)
+{
+	req->first = (uint32_t)(k->note / LAYER_PAGE);
+	req->n_layers = k->low_mb;
+}
+
+int layerctl_knows_free(int fd, uint64_t deadline_ms, struct err *err)
+{
+	struct layers_req req = { .type = LAYERS_STAT };
+	struct layers_reply reply;
+	int r = ask(fd, &req, NULL, 0, err);
+
+	if (r == 0)
+		r = answer(fd, LAYERS_STAT, deadline_ms, &reply, err);
+	return r < 0 ? r : (reply.can & LAYERS_CAN_FREE) != 0;
+}
+
+int layerctl_sweep(int fd, const struct layer_kernel *k, uint64_t pages, uint64_t deadline_ms,
+                   uint64_t *ret_pages, uint32_t *ret_left, struct err *err)
+{
+	struct layers_req req = { .type = LAYERS_SWEEP, .token = pages };
+	struct layers_reply reply;
+	int r;
+
+	say_kernel(&req, k);
+	r = ask(fd, &req, NULL, 0, err);
+	if (r == 0)
+		r = answer(fd, LAYERS_SWEEP, deadline_ms, &reply, err);
+	if (r < 0)
+		return err_wrap(err, r, "look for free memory");
+	*ret_pages = reply.pages;
+	*ret_left = reply.in_flight;
+	return 0;
+}
+
+int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, const struct layer_kernel *k,
+                    uint64_t deadline_ms, uint64_t *ret_fork_us, struct err *err)
 {
 	struct layers_req req = { .type = LAYERS_FREEZE,
 		                  .token = token,
 		                  .flags = fsync_it ? LAYERS_FREEZE_FSYNC : 0 };
 	struct layers_reply reply;
-	int r = ask(fd, &req, &out_fd, 1, err);
+	int r;
 
+	if (k->note) {
+		req.flags |= LAYERS_FREEZE_FREE;
+		say_kernel(&req, k);
+	}
+	r = ask(fd, &req, &out_fd, 1, err);
 	if (r == 0)
 		r = answer(fd, LAYERS_FREEZE, deadline_ms, &reply, err);
 	if (r < 0)
@@ -159,6 +200,7 @@ int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct laye
 		                    .pages = reply.pages,
 		                    .bytes = reply.bytes,
 		                    .extents = reply.n_extents,
-		                    .write_us = reply.us };
+		                    .write_us = reply.us,
+		                    .free_bytes = reply.mem_bytes };
 	return 0;
 }

@@ -210,6 +210,12 @@ int machine_freeze(struct machine *m, const struct machine_freeze *f, struct mac
 	return m->e->ops->freeze(m, f, ret, err);
 }
 
+int machine_sweep(struct machine *m, uint64_t note, struct machine_swept *ret, struct err *err)
+{
+	*ret = (struct machine_swept){ 0 };
+	return m->e->ops->sweep(m, note, ret, err);
+}
+
 int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                         const struct engine_layer *to, struct err *err)
 {

@@ -156,6 +156,7 @@ const struct engine_ops engine_qemu = {
 	.disk_layer = disk_layer,
 	.disk_stats = qemu_disk_stats,
 	.freeze = qemu_freeze,
+	.sweep = qemu_sweep,
 	.grow_disk = qemu_grow_disk,
 	.rebase_disk = qemu_rebase_disk,
 };

@@ -61,6 +61,7 @@ static int connect_agent(struct vm *vm, const struct bringup *b, enum guest_reas
 		return err_wrap(err, r, "the agent in VM %s", vm->row.info.id);
 	}
 	vm->guest = g;
+	snprintf(vm->freed.boot_id, sizeof(vm->freed.boot_id), "%s", info.boot_id);
 	vm_who_known(vm, &who);
 	return 0;
 }

@@ -179,6 +179,8 @@ static void look_at(struct vm *vm, struct host_sample *sum)
 		r->ran_s = s.at_s;
 		vm->mem_kb = s.mem_kb;
 		vm->private_kb = s.private_kb;
+		vm->freed.cpu_us = now.cpu_us;
+		vm->freed.cpu = s.cpu;
 		if (*last.instance) /* the first look at a machine only begins to count */
 			append(r, &s);
 		mutex_unlock(&vm->m->lock);

@@ -210,8 +210,10 @@ static void look_at(struct vm *vm)
 		vm_look_at_stall(vm);
 		machine_logs_trim(vm->m->engine, i.instance);
 	}
-	if (!vm->gone)
+	if (!vm->gone) {
 		vm_look_at_checkpoint(vm);
+		vm_look_at_freed(vm);
+	}
 	if (vm->gone || i.state != VM_RUNNING || !vm->has_slot || vm->stalled) {
 		vm->idle_since_ms = 0;
 	} else if (is_idle(vm, &i)) {

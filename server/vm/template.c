@@ -222,6 +222,7 @@ static int build(struct vmm *m, const struct template_job *j, struct err *err)
 		note(m, j, "booted in %.1f s, waiting for its services",
 		     (double)(clock_ms() - t0) / 1e3);
 		r = settle_guest(vm, err);
+		vm_learn_note(vm);
 	}
 	if (r == 0) {
 		note(m, j, "settled after %.1f s, freezing", (double)(clock_ms() - t0) / 1e3);

@@ -66,6 +66,7 @@ int template_freeze(struct vm *vm, const struct template_job *j, struct bringup 
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
+	req.note = vm_note(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
 	if (r < 0)
 		return r;

@@ -165,6 +165,7 @@ static int tell_and_freeze(struct vm *vm, const struct template_job *j, struct b
 		return err_set(err, r, "the guest cannot be told of this server");
 	if (b->seed && (r = seed_warm(vm, err)) < 0)
 		return r;
+	vm_learn_note(vm);
 	/* With nothing left to be written: each of its copies would do that. */
 	if ((r = template_step(vm, "sync", err)) < 0 ||
 	    (r = guest_quiesce(vm->guest, deadline_in(m->t.quiesce), err)) < 0)

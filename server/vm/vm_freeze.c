@@ -117,7 +117,7 @@ static void unquiesce(struct vm *vm)
  * After a freeze that failed. A machine that does not go on is of no use to anyone: it is ended,
  * and the reaper settles what is left of the VM.
  */
-static void go_on(struct vm *vm)
+void vm_go_on(struct vm *vm)
 {
 	struct err err = { 0 };
 
@@ -174,10 +174,12 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	    (durable && (r = flush_below(vm, err)) < 0))
 		return r;
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
+	vm_learn_note(vm);
 	quiesce(vm);
+	req.note = vm_note(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
 	if (r < 0)
-		go_on(vm);
+		vm_go_on(vm);
 	unquiesce(vm);
 	disk = (struct store_layer){ .kind = LAYER_DISK };
 	snprintf(disk.id, ID_SIZE, "%s", disk_id);
@@ -219,9 +221,10 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
 	metrics_observe(METRIC_VM_FREEZE_PAUSE, 0, f.pause_us);
-	vm_log(vm, LOG_LV_INFO, "frozen: pause %.1f ms (fork %.1f), %llu pages in %.0f ms",
+	vm_log(vm, LOG_LV_INFO,
+	       "frozen: pause %.1f ms (fork %.1f), %llu pages in %.0f ms, %llu free",
 	       (double)f.pause_us / 1e3, (double)f.fork_us / 1e3, (unsigned long long)f.mem_pages,
-	       (double)f.write_us / 1e3);
+	       (double)f.write_us / 1e3, (unsigned long long)f.free_pages);
 	return 0;
 }
 
@@ -241,10 +244,12 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 	if ((r = vm_save(vm, err)) < 0 || (r = flush_below(vm, err)) < 0)
 		return r;
 	before = vm->row;
+	vm_learn_note(vm);
 	quiesce(vm);
+	req.note = vm_note(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
 	if (r < 0) {
-		go_on(vm);
+		vm_go_on(vm);
 		unquiesce(vm);
 		return r;
 	}
@@ -261,12 +266,13 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 		vm->row = before;
 		engine_remove_layer(m->engine, mem_id);
 		engine_remove_point(m->engine, point);
-		go_on(vm);
+		vm_go_on(vm);
 		unquiesce(vm);
 		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
 	vm_note_told(vm, point);
-	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms", (unsigned long long)f.mem_pages,
-	       (double)f.write_us / 1e3);
+	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms, %llu free",
+	       (unsigned long long)f.mem_pages, (double)f.write_us / 1e3,
+	       (unsigned long long)f.free_pages);
 	return 0;
 }

@@ -24,6 +24,7 @@
 #include "store/store.h"
 #include "vm/blank.h"
 #include "vm/demand.h"
+#include "vm/freed.h"
 #include "vm/own.h"
 #include "vm/stage.h"
 #include "vm/table.h"
@@ -85,6 +86,7 @@ struct vm {
 	int64_t seen_ms;             /* wall clock of it; m->lock */
 	uint64_t disk_look_ms;       /* QEMU's disk is not asked before; vm->lock */
 	struct priv_slot_stats nic;  /* at the keeper's last look; vm->lock */
+	struct vm_freed freed;       /* freed.c */
 	uint64_t nic_ms;             /* clock_ms() of it; 0: none yet; vm->lock */
 	uint64_t checkpoint_ms; /* clock_ms() of the last one; 0: none of this machine; vm->lock */
 	struct vm_ring *ring;   /* owned; NULL: none; its last hour: history.c; m->lock */
@@ -162,6 +164,7 @@ struct vmm {
 	struct sizes *sizes;                           /* owned; likewise */
 	struct knocks *knocks;                         /* owned: knock.c */
 	struct history *history;                       /* owned; likewise */
+	struct kernel_notes notes GUARDED_BY(lock);    /* freed.c */
 	struct greet *greet;                           /* owned; NULL: none */
 	struct stored *stored;                         /* owned: stored.h; NULL: no object store */
 	bool upload_wanted GUARDED_BY(lock), upload_ended GUARDED_BY(lock);
@@ -318,8 +321,7 @@ void vm_disk_counters(struct vm *vm, struct machine_disk_stats *ret);
 bool vm_guest_used(struct vm *vm);
 void vmm_usage_save(struct vmm *m);
 
-/* wait.c: its state or machine is another now; m->lock held */
-/* m->lock held: the VM is about to be shown as next; NULL: it is gone. */
+/* wait.c: the VM is about to be shown as next; NULL: it is gone. m->lock held */
 void vm_wake_waiters(struct vm *vm, const struct vm_info *next);
 /* Tells those who listen (vmm_on_changed()); m->lock held. */
 void vmm_say_changed(struct vmm *m, const char *vm, const char *ended);
@@ -347,8 +349,7 @@ void vm_look_at_stall(struct vm *vm);
 int vm_check_stall(struct vm *vm, struct err *err);
 void vmm_collect(struct vmm *m); /* keeper */
 
-/* bringup.c: a process for the VM, up to the open gate; the caller holds vm->lock and then sets the
- * state */
+/* bringup.c: a process, up to the open gate; the caller holds vm->lock and then sets the state */
 struct bringup {
 	const struct engine_point *point; /* NULL: cold boot */
 	enum guest_reason reason;

@@ -259,6 +259,8 @@ int main(int argc, char **argv)
 
 		if (cmd.op == HOST_COPY)
 			memcpy(shared, ram, ram_bytes);
+		else if (cmd.op == HOST_LOAD)
+			memcpy(ram + cmd.off, shared + cmd.off, cmd.len);
 		else
 			value = obey(&cmd);
 		if (send(fd, &value, sizeof(value), MSG_NOSIGNAL) != sizeof(value))

@@ -79,6 +79,7 @@ enum host_op {
 	HOST_EXEC,        /* execve: must end the process */
 	HOST_WRITES,      /* how many pages the threads have written so far */
 	HOST_FDS,         /* how many descriptors are open */
+	HOST_LOAD,        /* [off, off + len) is copied from the shared memfd */
 };
 
 struct host_cmd {

@@ -536,6 +536,23 @@ static int fork_seed(struct machine *s, const struct machine_spawn *how,
 	return 0;
 }
 
+/* It is stopped, and goes on: what a sweep is for its manager. */
+static int sweep(struct machine *m, uint64_t note, struct machine_swept *ret, struct err *err)
+{
+	int r = note ? ask(m, "sweep: look", err) : err_set(err, -ENOTSUP, "no note"), rc;
+
+	if (r == 0)
+		r = stop(m, err);
+	if (r < 0)
+		return r;
+	ret->found_pages = 10000;
+	r = ask(m, "sweep: give", err);
+	if (r == 0)
+		ret->given_pages = 10000;
+	rc = cont(m, r < 0 ? NULL : err);
+	return r < 0 ? r : rc;
+}
+
 static const struct engine_ops fake_ops = {
 	.spawn = spawn,
 	.adopt = adopt,
@@ -552,6 +569,7 @@ static const struct engine_ops fake_ops = {
 	.freeze = freeze,
 	.seed = seed,
 	.fork = fork_seed,
+	.sweep = sweep,
 	.grow_disk = grow_disk,
 	.rebase_disk = rebase_disk,
 };

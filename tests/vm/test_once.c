@@ -173,6 +173,33 @@ static int suspend(struct once *o, struct err *e)
 	return vmm_suspend(M(o), RIG_ACCOUNT, o->vm.id, &o->made, e);
 }
 
+/* The note is made up: the guest's kernel is this host's. */
+static void have_freed(struct once *o)
+{
+	struct vm *vm;
+
+	be_running(o);
+	OK(vmm_lock(M(o), RIG_ACCOUNT, o->vm.id, &vm, &err));
+	mutex_lock(&M(o)->lock);
+	snprintf(M(o)->notes.n[0].boot_id, sizeof(M(o)->notes.n[0].boot_id), "%s",
+	         vm->freed.boot_id);
+	M(o)->notes.n[0].addr = 0x1000;
+	mutex_unlock(&M(o)->lock);
+	vm_unlock(vm);
+}
+
+static int sweep(struct once *o, struct err *e)
+{
+	struct vm *vm;
+	int r = vmm_lock(M(o), RIG_ACCOUNT, o->vm.id, &vm, e);
+
+	if (r < 0)
+		return r;
+	r = vm_sweep(vm, e);
+	vm_unlock(vm);
+	return r;
+}
+
 static int start(struct once *o, struct err *e)
 {
 	return vmm_start(M(o), RIG_ACCOUNT, o->vm.id,
@@ -490,6 +517,8 @@ static const struct once_verb verbs[] = {
 	  .finish = snapshotted, .from = RUNS, .to = RUNS, .also = -1 },
 	{ "suspend", .begin = make_vm, .prepare = be_running, .run = suspend, .from = RUNS,
 	  .to = VM_SUSPENDED, .also = VM_STOPPED },
+	{ "sweep", .begin = make_vm, .prepare = have_freed, .run = sweep, .from = RUNS, .to = RUNS,
+	  .also = VM_STOPPED },
 	{ "resume", .begin = make_vm, .prepare = be_suspended, .run = start, .from = VM_SUSPENDED,
 	  .to = RUNS, .also = -1 },
 	{ "stop", .begin = make_vm, .prepare = be_running, .run = stop, .from = RUNS,
