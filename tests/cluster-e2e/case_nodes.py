@@ -212,11 +212,6 @@ def hung(c):
     return f"VMs ended after {ended:.1f} s, taken over after {took:.1f} s"
 
 
-# A repository is files of its node today. Where packs are objects and references are rows this becomes True: then the other nodes answer for it
-# while its node is dead.
-REPOSITORIES_OUTLIVE_NODES = False
-
-
 @case(500)
 def killed_pushing(c):
     """It dies while a push goes on: what was acknowledged is there, the rest is whole or not there, and the push can be repeated."""
@@ -251,18 +246,13 @@ def killed_pushing(c):
                 p.kill()
                 p.wait()
         c.dead(one, two)
-        if not REPOSITORIES_OUTLIVE_NODES:
-            r = git("ls-remote", url(three))
-            assert r.returncode != 0, "a repository of a dead node answers"
-            one.boot()
         heads = git("ls-remote", url(three), "main", check=True).stdout.split()
         assert heads[0] == later if acknowledged else heads[0] in (told, later), (heads, told, later)
         git("-C", "w", "push", "-q", url(three), "main", check=True)
         git("clone", "-q", url(two), "c", check=True)
         assert git("-C", "c", "rev-parse", "HEAD", check=True).stdout.strip() == later
         git("-C", "c", "fsck", "--full", "--strict", check=True)
-        if REPOSITORIES_OUTLIVE_NODES:
-            one.boot()
+        one.boot()
     two.api("DELETE", f"/git/v1/repo/{repo}")
     c.settled()
     return "the push was acknowledged" if acknowledged else "the push was not acknowledged"
