@@ -45,8 +45,9 @@ int cross_start(struct request *req, const char *credentials, const char *node, 
 	f->req = req;
 	f->left = true; /* nobody looks whether the client is still there */
 	snprintf(f->node, sizeof(f->node), "%s", node);
-	buf_printf(&head, "POST /v1/vms/%s/start HTTP/1.1\r\nHost: node\r\n%sContent-Length: 0\r\n\r\n", vm,
-	           credentials);
+	buf_printf(&head,
+	           "POST /v1/vms/%s/start HTTP/1.1\r\nHost: node\r\n%sContent-Length: 0\r\n\r\n",
+	           vm, credentials);
 	if (head.failed)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = peer_get(deps_of(req)->peers, node, /* fresh= */ true, &f->c, &f->used, err)) <

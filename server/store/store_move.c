@@ -38,20 +38,6 @@
 #include "store/store_move_internal.h"
 #include "store/store_node.h"
 
-#define CLOCK_APART_MS 60000 /* as for nodes */
-#define ROOM_FACTOR 2        /* a SQLite file, its log and some air, for each byte of rows */
-
-struct move {
-	const struct store_move *m;
-	struct store *file, *audit; /* owned; pando.db and audit.db, or what becomes of them */
-	struct store *base;         /* owned; PostgreSQL */
-	struct move_table *tables, *audit_tables; /* owned */
-	size_t n_tables, n_audit_tables;
-	char ours[ID_SIZE], wanted[ID_SIZE]; /* the files cluster and cluster.new; or "" */
-	char node[ID_SIZE];                  /* of a cluster: this machine's id there, or "" */
-	struct store_moved *ret;
-};
-
 static void move_done(struct move *v)
 {
 	store_close(v->file);
@@ -59,19 +45,6 @@ static void move_done(struct move *v)
 	store_close(v->base);
 	free(v->tables);
 	free(v->audit_tables);
-}
-
-static const char *at(const struct move *v, const char *name, char ret[PATH_MAX])
-{
-	snprintf(ret, PATH_MAX, "%.3800s/%s", v->m->data_dir, name);
-	return ret;
-}
-
-static bool there_is(const struct move *v, const char *name)
-{
-	char path[PATH_MAX];
-
-	return access(at(v, name, path), F_OK) == 0;
 }
 
 static void say(const struct move *v, const char *what)
@@ -85,7 +58,7 @@ static int rename_one(const struct move *v, const char *from, const char *to, st
 	char a[PATH_MAX], b[PATH_MAX];
 	int r;
 
-	if (rename(at(v, from, a), at(v, to, b)) < 0)
+	if (rename(move_at(v, from, a), move_at(v, to, b)) < 0)
 		return err_sys(err, -errno, "rename '%s' to '%s'", a, b);
 	r = io_sync_parent(AT_FDCWD, b);
 	return r < 0 ? err_sys(err, r, "flush '%s'", b) : 0;
@@ -96,191 +69,10 @@ static int remove_one(const struct move *v, const char *name, struct err *err)
 	char path[PATH_MAX];
 	int r;
 
-	if (unlink(at(v, name, path)) < 0)
+	if (unlink(move_at(v, name, path)) < 0)
 		return errno == ENOENT ? 0 : err_sys(err, -errno, "remove '%s'", path);
 	r = io_sync_parent(AT_FDCWD, path);
 	return r < 0 ? err_sys(err, r, "flush '%s'", path) : 0;
-}
-
-/* ---- checks ---- */
-
-static int text_of(struct store *s, const char *key, char ret[ID_SIZE], struct err *err)
-{
-	autofree char *v = NULL;
-	int r = meta_get(s, key, &v, err);
-
-	snprintf(ret, ID_SIZE, "%s", v ? v : "");
-	return r;
-}
-
-/* A machine that was not stopped in the order of things has processes that nobody looks after. */
-static int check_vms(struct move *v, struct store *s, struct err *err)
-{
-	struct store_moved *m = v->ret;
-	static const char sql[] = "SELECT COUNT(*) FROM vms WHERE state = $1";
-	int n[3], busy, r;
-
-	if ((r = n[0] = query_count(s, sql, "suspended", err)) < 0 ||
-	    (r = n[1] = query_count(s, sql, "stopped", err)) < 0 ||
-	    (r = n[2] = query_count(s, sql, "lost", err)) < 0 ||
-	    (r = busy = query_count(s,
-	                            "SELECT COUNT(*) FROM vms WHERE state NOT IN ('suspended', "
-	                            "'stopped', 'lost')",
-	                            NULL, err)) < 0)
-		return r;
-	m->suspended = (unsigned)n[0];
-	m->stopped = (unsigned)n[1];
-	m->lost = (unsigned)n[2];
-	return busy ? err_set(err, -EBUSY,
-	                      "%d VMs are not at rest, as the server was not stopped in the order "
-	                      "of things: start it again, and stop it (that suspends them)",
-	                      busy)
-	            : 0;
-}
-
-static int check_sealed(struct store *s, struct err *err)
-{
-	return store_is_sealed(s)
-	               ? 0
-	               : err_set(err, -EINVAL,
-	                         "the secrets in '%s' are not sealed yet: start and stop this "
-	                         "version of the server with it once",
-	                         s->db->ops->name(s->db));
-}
-
-static int check_clock(struct store *s, struct err *err)
-{
-	int64_t ahead = 0;
-	int r = store_clock_ahead(s, &ahead, err);
-
-	if (r < 0 || (ahead <= CLOCK_APART_MS && ahead >= -CLOCK_APART_MS))
-		return MIN(r, 0);
-	return err_set(err, -EINVAL,
-	               "this machine's clock is %lld s %s that of the database: set the clocks "
-	               "(NTP)",
-	               (long long)(ahead < 0 ? -ahead : ahead) / 1000,
-	               ahead < 0 ? "ahead of" : "behind");
-}
-
-/* Version 0 has no tables yet. */
-static int has_tables(struct store *s, struct err *err)
-{
-	return query_count(s, s->db->ops->table_named, s->ledger, err);
-}
-
-/* PostgreSQL must be empty, or have what an interrupted run of ours put there. */
-static int check_target(struct move *v, struct err *err)
-{
-	char theirs[ID_SIZE], moved[ID_SIZE];
-	int r = has_tables(v->base, err);
-
-	if (r <= 0)
-		return r;
-	if ((r = text_of(v->base, "cluster", theirs, err)) < 0 ||
-	    (r = text_of(v->base, "moved_to", moved, err)) < 0)
-		return r;
-	if (*theirs && (*moved || strcmp(theirs, v->wanted) != 0))
-		return err_set(err, -ENOTEMPTY,
-		               "the database '%s' is that of cluster %s%s: create an empty one",
-		               v->base->db->ops->name(v->base->db), theirs,
-		               *moved ? ", whose rows were moved away" : "");
-	for (size_t i = 0; !*theirs && i < v->n_tables; i++) {
-		uint64_t n;
-
-		if ((r = move_count(v->base, &v->tables[i], &n, err)) < 0)
-			return r;
-		if (n > 0)
-			return err_set(err, -ENOTEMPTY,
-			               "the database '%s' is not empty (%s has %llu rows): create "
-			               "an empty one",
-			               v->base->db->ops->name(v->base->db), v->tables[i].name,
-			               (unsigned long long)n);
-	}
-	return 0;
-}
-
-/* What would be left behind: other nodes. */
-static int check_alone(struct move *v, struct err *err)
-{
-	struct store_node *nodes = NULL;
-	size_t n = 0;
-	int r = store_node_list(v->base, &nodes, &n, err);
-
-	if (r >= 0 && n == 1)
-		memcpy(v->node, nodes[0].id, ID_SIZE);
-	if (r >= 0 && n > 1)
-		r = err_set(err, -EBUSY,
-		            "the cluster has %zu nodes, '%s' and '%s' among them: a single machine "
-		            "is what is left when all others are gone; drain and stop them, then "
-		            "'pando node remove' each of them on this one",
-		            n, nodes[0].name, nodes[1].name);
-	free(nodes);
-	return r;
-}
-
-/* The only node must be this one: its layers are here. */
-static int check_self(struct move *v, struct err *err)
-{
-	autofree char *text = NULL;
-	char path[PATH_MAX];
-	int r = check_alone(v, err);
-
-	if (r < 0 || !*v->node)
-		return r;
-	r = io_read_file(AT_FDCWD, at(v, "node", path), 256, &text, NULL);
-	if (text)
-		text[strcspn(text, "\n")] = '\0';
-	return r >= 0 && strcmp(text, v->node) == 0
-	               ? 0
-	               : err_set(err, -EINVAL,
-	                         "the last node of the cluster is %s, which is not that of the "
-	                         "data directory '%s': run this there",
-	                         v->node, v->m->data_dir);
-}
-
-/* Files that this machine has to fetch, now or later. */
-static int check_files(struct move *v, const char *sql, const char *dir, const char *suffix,
-                       struct err *err)
-{
-	autoquery struct query q = { 0 };
-	int r = query_begin(&q, v->base, sql, err);
-
-	while (r >= 0 && (r = query_step(&q, err)) > 0) {
-		char id[ID_SIZE], name[96];
-		bool stored;
-
-		query_read_text(&q, id, sizeof(id));
-		stored = query_read_i64(&q, 0, 1) != 0;
-		snprintf(name, sizeof(name), "%s/%s%s", dir, id, suffix);
-		if (there_is(v, name))
-			continue;
-		v->ret->only_stored += stored;
-		v->ret->missing += !stored;
-	}
-	return r < 0 ? r : query_read_end(&q, err);
-}
-
-static int check_room(struct move *v, struct err *err)
-{
-	struct statvfs fs;
-	int64_t bytes = 0;
-	autoquery struct query q = { 0 };
-	int r = query_begin(&q, v->base, v->base->db->ops->size, err);
-
-	if (r < 0 || (r = query_step(&q, err)) < 0)
-		return r;
-	bytes = query_read_i64(&q, 0, INT64_MAX);
-	if ((r = query_read_end(&q, err)) < 0)
-		return r;
-	if (statvfs(v->m->data_dir, &fs) < 0)
-		return err_sys(err, -errno, "look at the disk of '%s'", v->m->data_dir);
-	if ((uint64_t)fs.f_bavail * fs.f_frsize / ROOM_FACTOR < (uint64_t)bytes)
-		return err_set(err, -ENOSPC,
-		               "the database has %lld MB, and '%s' has %llu MB free: make room for "
-		               "twice the database",
-		               (long long)bytes >> 20, v->m->data_dir,
-		               (unsigned long long)((uint64_t)fs.f_bavail * fs.f_frsize >> 20));
-	return 0;
 }
 
 /* ---- copying ---- */
@@ -314,7 +106,7 @@ static int finish_forward(struct move *v, struct err *err)
 		r = cluster_finish(v->m->data_dir, err);
 	if (r >= 0)
 		say(v, "rename");
-	if (r >= 0 && there_is(v, "audit.db"))
+	if (r >= 0 && move_has(v, "audit.db"))
 		r = rename_one(v, "audit.db", "audit.db.moved", err);
 	return r < 0 ? r : rename_one(v, "pando.db", "pando.db.moved", err);
 }
@@ -323,7 +115,7 @@ static int finish_forward(struct move *v, struct err *err)
 static int choose_id(struct move *v, struct err *err)
 {
 	char id[ID_SIZE];
-	int r = text_of(v->file, "objects", id, err);
+	int r = move_text_of(v->file, "objects", id, err);
 
 	if (r < 0 || (*id && strcmp(id, v->wanted) == 0) || (!*id && *v->wanted))
 		return r;
@@ -338,7 +130,7 @@ static int fill_database(struct move *v, struct err *err)
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, v->base, err)) < 0 || (r = check_target(v, err)) < 0 ||
+	if ((r = tx_begin(&t, v->base, err)) < 0 || (r = move_check_target(v, err)) < 0 ||
 	    (r = move_empty(v->base, v->audit_tables, v->n_audit_tables, err)) < 0 ||
 	    (r = move_empty(v->base, v->tables, v->n_tables, err)) < 0 ||
 	    (r = copy_tables(v, v->file, v->base, v->tables, v->n_tables, err)) < 0 ||
@@ -369,23 +161,23 @@ static int forward(struct move *v, struct err *err)
 	char path[PATH_MAX];
 	int r;
 
-	if (!there_is(v, "pando.db"))
+	if (!move_has(v, "pando.db"))
 		return err_set(err, -ENOENT, "'%s' has no database of its own (pando.db): %s",
 		               v->m->data_dir,
 		               *v->ours ? "its rows are in a PostgreSQL database already"
 		                        : "name the data directory of a server that was used");
 	say(v, "check");
-	if ((r = store_open_still(at(v, "pando.db", path), false, false, &v->file, err)) < 0 ||
+	if ((r = store_open_still(move_at(v, "pando.db", path), false, false, &v->file, err)) < 0 ||
 	    (r = v->file->db->ops->seize(v->file->db, err)) < 0 ||
-	    (r = check_sealed(v->file, err)) < 0 || (r = check_vms(v, v->file, err)) < 0)
+	    (r = move_check_sealed(v->file, err)) < 0 || (r = move_check_vms(v, v->file, err)) < 0)
 		return r;
-	if (there_is(v, "audit.db") &&
-	    ((r = store_open_still(at(v, "audit.db", path), true, false, &v->audit, err)) < 0 ||
-	     (r = v->audit->db->ops->seize(v->audit->db, err)) < 0))
+	if (move_has(v, "audit.db") && ((r = store_open_still(move_at(v, "audit.db", path), true,
+	                                                      false, &v->audit, err)) < 0 ||
+	                                (r = v->audit->db->ops->seize(v->audit->db, err)) < 0))
 		return r;
 	if ((r = store_open_still(v->m->database, false, true, &v->base, err)) < 0 ||
-	    (r = load_tables(v, err)) < 0 || (r = check_target(v, err)) < 0 ||
-	    (r = check_clock(v->base, err)) < 0 || (r = choose_id(v, err)) < 0)
+	    (r = load_tables(v, err)) < 0 || (r = move_check_target(v, err)) < 0 ||
+	    (r = move_check_clock(v->base, err)) < 0 || (r = choose_id(v, err)) < 0)
 		return r;
 	if (v->m->check)
 		return 0;
@@ -405,9 +197,9 @@ static int finish_back(struct move *v, struct err *err)
 	int r = 0;
 
 	/* the last of the two by which the start decides */
-	if (there_is(v, "audit.db.new"))
+	if (move_has(v, "audit.db.new"))
 		r = rename_one(v, "audit.db.new", "audit.db", err);
-	if (r >= 0 && there_is(v, "pando.db.new"))
+	if (r >= 0 && move_has(v, "pando.db.new"))
 		r = rename_one(v, "pando.db.new", "pando.db", err);
 	if (r >= 0)
 		say(v, "rename");
@@ -481,7 +273,7 @@ static int close_files(struct move *v, struct err *err)
 	v->audit = store_close(v->audit);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(names); i++) {
 		char path[PATH_MAX];
-		autofd int fd = open(at(v, names[i], path), O_RDWR | O_CLOEXEC);
+		autofd int fd = open(move_at(v, names[i], path), O_RDWR | O_CLOEXEC);
 
 		if (fd < 0 || fsync(fd) < 0)
 			return err_sys(err, -errno, "flush '%s'", path);
@@ -502,9 +294,9 @@ static int make_files(struct move *v, struct err *err)
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(left); i++)
 		r = remove_one(v, left[i], err);
 	if (r < 0 ||
-	    (r = store_open_with(at(v, "pando.db.new", path), store_migrations, store_n_migrations,
-	                         &v->file, err)) < 0 ||
-	    (r = store_audit_open(at(v, "audit.db.new", path), &v->audit, err)) < 0)
+	    (r = store_open_with(move_at(v, "pando.db.new", path), store_migrations,
+	                         store_n_migrations, &v->file, err)) < 0 ||
+	    (r = store_audit_open(move_at(v, "audit.db.new", path), &v->audit, err)) < 0)
 		return r;
 	return load_tables(v, err);
 }
@@ -547,7 +339,7 @@ static int back(struct move *v, struct err *err)
 		               v->m->data_dir);
 	say(v, "check");
 	if ((r = store_open_still(v->m->database, false, false, &v->base, err)) < 0 ||
-	    (r = text_of(v->base, "cluster", theirs, err)) < 0)
+	    (r = move_text_of(v->base, "cluster", theirs, err)) < 0)
 		return r;
 	if (strcmp(theirs, v->ours) != 0)
 		return err_set(err, -EINVAL,
@@ -555,12 +347,12 @@ static int back(struct move *v, struct err *err)
 		               "'%s' belongs to cluster %s: set PANDO_DATABASE to that one's",
 		               v->base->db->ops->name(v->base->db), *theirs ? theirs : "(none)",
 		               v->m->data_dir, v->ours);
-	if ((r = check_self(v, err)) < 0 || (r = check_sealed(v->base, err)) < 0 ||
-	    (r = check_vms(v, v->base, err)) < 0 ||
-	    (r = check_files(v, "SELECT id, stored FROM layers", "layers", "", err)) < 0 ||
-	    (r = check_files(v, "SELECT id, stored FROM points WHERE stored = 1", "points",
-	                     ".state", err)) < 0 ||
-	    (r = check_room(v, err)) < 0)
+	if ((r = move_check_self(v, err)) < 0 || (r = move_check_sealed(v->base, err)) < 0 ||
+	    (r = move_check_vms(v, v->base, err)) < 0 ||
+	    (r = move_check_files(v, "SELECT id, stored FROM layers", "layers", "", err)) < 0 ||
+	    (r = move_check_files(v, "SELECT id, stored FROM points WHERE stored = 1", "points",
+	                          ".state", err)) < 0 ||
+	    (r = move_check_room(v, err)) < 0)
 		return r;
 	if (m->only_stored && !v->m->has_objects)
 		return err_set(err, -EINVAL,
@@ -587,8 +379,8 @@ static int finish_only(struct move *v, struct err *err)
 	int r;
 
 	if ((r = store_open_still(v->m->database, false, false, &v->base, err)) < 0 ||
-	    (r = text_of(v->base, "cluster", theirs, err)) < 0 ||
-	    (r = text_of(v->base, "moved_to", moved, err)) < 0)
+	    (r = move_text_of(v->base, "cluster", theirs, err)) < 0 ||
+	    (r = move_text_of(v->base, "moved_to", moved, err)) < 0)
 		return r;
 	if (strcmp(theirs, v->ours) != 0)
 		return err_set(err, -EINVAL,
@@ -621,7 +413,7 @@ int store_move(const struct store_move *m, struct store_moved *ret, struct err *
 	if ((r = cluster_read(m->data_dir, "cluster", v.ours, err)) < 0 ||
 	    (r = cluster_read(m->data_dir, "cluster.new", v.wanted, err)) < 0)
 		return r;
-	if (*v.ours && there_is(&v, "pando.db"))
+	if (*v.ours && move_has(&v, "pando.db"))
 		return finish_only(&v, err);
 	return m->back ? back(&v, err) : forward(&v, err);
 }
