@@ -16,7 +16,7 @@ GENERATIONS ?= 200
 export POWERCUTS FAULTS KILLS KILLS_OF FAULTS_SEED SOAK_SECONDS CYCLES GENERATIONS
 export FUZZ_SECONDS FUZZ_TARGETS FUZZ_DIR STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR AGAINST
 
-.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz fuzz-coverage storm powercut faults soak cycles clean
+.PHONY: help deps build run install deb test test-long lint bench test-kvm test-cluster fuzz fuzz-coverage storm powercut faults soak cycles clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ bench: ## measure, print a table, write bench/results/*.json; AGAINST=DIR compar
 
 test-kvm: ## the KVM path in a nested guest; slow (as root)
 	@scripts/test-kvm.sh
+
+test-cluster: ## three nodes with PostgreSQL and an object store that die, hang, lie and lose each other, or CASES of that (as root)
+	@scripts/test-cluster.sh $(CASES)
 
 fuzz: ## run each fuzz target, or FUZZ_TARGETS, for FUZZ_SECONDS (30) more; corpora and sums stay in FUZZ_DIR
 	@scripts/fuzz.sh run

@@ -115,6 +115,21 @@ static int priv_connect(struct app *a, struct err *err)
 	return privc_open((int)fd, &a->priv, &a->priv_info, err);
 }
 
+/* A machine that is no node yet is refused before the others hear of it. One that is joins first:
+ * its VMs end with its lease, and the object store may take longer than that. */
+static int join_with_objects(struct app *a, const struct nodes_self *self,
+                             const struct vm_quota *quota, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	bool known = nodes_known(self, a->store);
+	int r;
+
+	if (!known && (r = setup_objects(c, a->store, &a->objects, err)) < 0)
+		return r;
+	r = nodes_join(c, self, a->store, a->priv, quota, &a->node, err);
+	return r < 0 || !known ? r : setup_objects(c, a->store, &a->objects, err);
+}
+
 /* The keys of secrets: a file, or systemd's credential, which pando-priv opened for us. */
 static int secrets_start(struct app *a, struct err *err)
 {
@@ -293,11 +308,10 @@ static int app_start(struct app *a, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = priv_connect(a, err)) < 0 || (r = nodes_store(c, &self, &a->store, err)) < 0 ||
 	    (r = secrets_start(a, err)) < 0 ||
-	    (r = nodes_join(c, &self, a->store, a->priv, &vc.quota, &a->node, err)) < 0 ||
+	    (r = join_with_objects(a, &self, &vc.quota, err)) < 0 ||
 	    (r = auth_open(a->store, c->data_dir, &a->auth, NULL, err)) < 0 ||
 	    (r = store_account_first(a->store, a->account, err)) < 0 ||
 	    (r = logs_new(a->store, a->events, &a->logs, err)) < 0 ||
-	    (r = setup_objects(c, a->store, &a->objects, err)) < 0 ||
 	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = gates_new(a->priv, a->dns, *c->egress_ca ? c->egress_ca : NULL, &a->gates, err)) <

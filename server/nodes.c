@@ -52,6 +52,13 @@ int nodes_store(const struct conf *c, struct nodes_self *ret_self, struct store 
 	return store_start(c->data_dir, c->database, node, ret, &ret_self->fresh, err);
 }
 
+bool nodes_known(const struct nodes_self *self, struct store *store)
+{
+	struct store_node row;
+
+	return !*self->id || store_node_find(store, self->id, &row, NULL) == 0;
+}
+
 static uint32_t memory_mb(int what)
 {
 	long pages = sysconf(what), size = sysconf(_SC_PAGESIZE);

@@ -24,6 +24,8 @@ struct nodes_self {
 /* Opens the store, as a node if there is an address. */
 int nodes_store(const struct conf *c, struct nodes_self *ret_self, struct store **ret,
                 struct err *err);
+/* The database has it already; also true without nodes. */
+bool nodes_known(const struct nodes_self *self, struct store *store);
 /* Joins, once secrets can be opened. *ret NULL: no node; VMs may then run for ever. */
 int nodes_join(const struct conf *c, const struct nodes_self *self, struct store *store,
                struct privc *priv, const struct vm_quota *quota, struct node **ret,

@@ -6,7 +6,8 @@
  * session's limits, make the temporary table of garbage collection. Then, for the store of pandod,
  * take the session's locks: one pandod may use a database, or several that are all nodes, each with
  * an id of its own; others are refused. It is tried for PG_ALONE_MS, because the session of a
- * pandod that was killed may take a moment to end.
+ * pandod that was killed may take a moment to end, and that of a machine that died a few seconds
+ * (PG_NOTICE_WORDS).
  *
  * The same happens after a lost connection. A pandod that finds its database taken by another one
  * then gets errors for everything it wants to store, until that one ends.
@@ -26,11 +27,19 @@
 #include "base/log.h"
 #include "store/db_pg_internal.h"
 
-#define PG_CONNECT_S "10"    /* per address of the server */
-#define PG_DEAD_MS "20000"   /* without an acknowledgement of what was sent: the peer is gone */
+#define PG_CONNECT_S "5"     /* per address of the server */
+#define PG_DEAD_MS "8000"    /* without an acknowledgement of what was sent: the peer is gone */
 #define PG_ALONE_MS 5000     /* for the session of an earlier pandod to end */
 #define PG_NODE_IDLE_MS 5000 /* within a transaction, between two statements of it */
 #define PG_VERSION_MIN 130000
+
+/*
+ * For the server's end: a machine that loses its power or its network says nothing, and its session
+ * keeps its locks, without which it cannot come back. The system's defaults are two hours.
+ */
+#define PG_NOTICE_WORDS                                                 \
+	"SET tcp_keepalives_idle = 4; SET tcp_keepalives_interval = 2;" \
+	"SET tcp_keepalives_count = 2; SET tcp_user_timeout = 8000;"
 
 /* Numbers of advisory locks; the second one is the schema's, so that each has its own. */
 #define LOCK_ALONE "1346454607"
@@ -162,16 +171,16 @@ static int set_session(struct pg_db *p, struct err *err)
 {
 	/* A node that is stopped in a transaction must not stop the others for long. */
 	int idle_ms = p->conf.node ? PG_NODE_IDLE_MS : PG_STATEMENT_MS;
-	char sql[400];
+	char sql[600];
 
 	/* A commit is on disk when it is acknowledged, whatever the server's default is; who has
 	 * it wait for a standby (on, remote_apply) keeps that. */
 	snprintf(sql, sizeof(sql),
-	         "SET statement_timeout = %d; SET lock_timeout = %d;"
-	         "SET idle_in_transaction_session_timeout = %d;"
-	         "SELECT set_config('synchronous_commit', 'on', false) WHERE "
-	         "current_setting('synchronous_commit') IN ('off', 'local');"
-	         "CREATE TEMP TABLE held (id TEXT PRIMARY KEY)",
+	         PG_NOTICE_WORDS "SET statement_timeout = %d; SET lock_timeout = %d;"
+	                         "SET idle_in_transaction_session_timeout = %d;"
+	                         "SELECT set_config('synchronous_commit', 'on', false) WHERE "
+	                         "current_setting('synchronous_commit') IN ('off', 'local');"
+	                         "CREATE TEMP TABLE held (id TEXT PRIMARY KEY)",
 	         PG_STATEMENT_MS, PG_LOCK_MS, idle_ms);
 	return pg_run(p, sql, NULL, err);
 }

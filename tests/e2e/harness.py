@@ -93,6 +93,8 @@ def child_setup():
 
 
 class Server:
+    at = "127.0.0.1"  # where it listens
+
     def __init__(self, env=None, data_dir=None):
         self.dir = data_dir or test_dir()
         self.own_dir = data_dir is None
@@ -105,10 +107,10 @@ class Server:
             "PANDO_DATA_DIR": self.dir,
             "PANDO_CACHE_DIR": os.environ.get("PANDO_CACHE_DIR", "/var/cache/pando"),
             "PANDO_IMAGE": image_dir(),
-            "PANDO_LISTEN": f"127.0.0.1:{self.port}",
-            "PANDO_SSH_LISTEN": f"127.0.0.1:{self.ssh_port}",
-            "PANDO_EDGE_LISTEN": f"127.0.0.1:{self.edge_port}",
-            "PANDO_EDGE_HTTP_LISTEN": f"127.0.0.1:{self.edge_http_port}",
+            "PANDO_LISTEN": f"{self.at}:{self.port}",
+            "PANDO_SSH_LISTEN": f"{self.at}:{self.ssh_port}",
+            "PANDO_EDGE_LISTEN": f"{self.at}:{self.edge_port}",
+            "PANDO_EDGE_HTTP_LISTEN": f"{self.at}:{self.edge_http_port}",
             **(env or {}),
         }
         self.proc = None
@@ -195,10 +197,14 @@ class Server:
         for pid in [*self.descendants(), *([self.proc.pid] if self.proc and self.proc.poll() is None else [])]:
             host.kill(pid, signal.SIGKILL)
         reap()
-        if os.path.exists(PRIV) and os.path.isdir(os.path.join("/run/pando", self.tag)):
-            subprocess.run([PRIV, "--data", self.dir, "--clean"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        self.clean()
         if self.own_dir:
             shutil.rmtree(self.dir, ignore_errors=True)
+
+    def clean(self, prefix=()):
+        """What processes that were killed have left on the host."""
+        if os.path.exists(PRIV) and os.path.isdir(os.path.join("/run/pando", self.tag)):
+            subprocess.run([*prefix, PRIV, "--data", self.dir, "--clean"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
 
     # ---- looking inside ----
 
@@ -296,7 +302,7 @@ class Server:
 
     def request(self, method, path, body=None, headers=None, timeout=CALL_S, key=None):
         """(status, parsed body); the body may be bytes, text, or something for JSON."""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        c = http.client.HTTPConnection(self.at, self.port, timeout=timeout)
         h = dict(headers or {})
         if path != "/v1/health" or key:
             h.setdefault("Authorization", f"Bearer {key or self.key()}")

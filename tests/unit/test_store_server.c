@@ -283,6 +283,22 @@ static void a_server_that_hangs_is_an_error(void **state)
 	OK(store_account_get(f->s, "a1", &a, &err));
 }
 
+/* What the server does with it is seen by tests/cluster-e2e: a socket file has no keep-alives. */
+static void the_server_is_told_to_notice_dead_machines(void **state)
+{
+	struct fx *f = *state;
+	PGresult *r;
+
+	OK(store_open(f->db, &f->s, &err));
+	r = PQexec(pg_of(f->s->db)->conn,
+	           "SELECT count(*) FROM pg_settings WHERE source = 'session' AND name IN "
+	           "('tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count', "
+	           "'tcp_user_timeout')");
+	assert_int_equal(PQresultStatus(r), PGRES_TUPLES_OK);
+	assert_string_equal(PQgetvalue(r, 0, 0), "4");
+	PQclear(r);
+}
+
 /* ---- several at once ---- */
 
 static void *count_up(void *arg)
@@ -403,6 +419,7 @@ int main(void)
 		T(lost_connections_are_made_again),
 		T(a_failed_statement_fails_the_transaction),
 		T(a_server_that_hangs_is_an_error),
+		T(the_server_is_told_to_notice_dead_machines),
 		T(transactions_of_two_processes_do_not_mix),
 		T(programs_of_the_version_before_go_on),
 		T(the_log_of_requests_has_its_own_tables),
