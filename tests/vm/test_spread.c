@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "store/store_internal.h"
 #include "tests/unit/check.h"
+#include "tests/unit/db_fx.h"
 #include "tests/vm/two.h"
 #include "vm/elsewhere.h"
 
@@ -219,6 +220,15 @@ int main(void)
 		cmocka_unit_test(a_spread_fork_survives_its_nodes),
 		cmocka_unit_test(what_verbs_ask_of_the_database),
 	};
+	int r;
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (!db_is_pg()) {
+		fprintf(stderr, "with_pg.py runs this\n");
+		return 1;
+	}
+	if (rig_main_begin())
+		return 1;
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	rig_main_end();
+	return r;
 }
