@@ -24,8 +24,6 @@
 #include "base/err.h"
 #include "base/io.h"
 
-#define DATA_DIR "/var/lib/pando"
-#define ETC_CONF "/etc/pando/pando.conf" /* of the service that the package installs */
 #define LISTEN "127.0.0.1:8787"
 #define CONF_MAX (64u << 10)
 #define PATH_ROOM 480
@@ -261,8 +259,8 @@ static int find_url(const char *url, const char *data_dir, const char *dir, cons
 	}
 	snprintf(path, sizeof(path), "%s/pando.conf", dir);
 	conf = listen ? NULL : listen_of(path);
-	if (!listen && !conf && strcmp(dir, DATA_DIR) == 0) {
-		snprintf(path, sizeof(path), ETC_CONF);
+	if (!listen && !conf && strcmp(dir, CONFIG_DATA_DIR) == 0) {
+		snprintf(path, sizeof(path), CONFIG_ETC_CONF);
 		conf = listen_of(path);
 	}
 	url_of_listen(listen ? listen : conf ? conf : LISTEN, t->url, sizeof(t->url));
@@ -314,7 +312,7 @@ static const char *dir_of(const char *data_dir)
 {
 	const char *dir = data_dir ? data_dir : env("PANDO_DATA_DIR");
 
-	return dir ? dir : DATA_DIR;
+	return dir ? dir : CONFIG_DATA_DIR;
 }
 
 int target_find_url(const char *url, const char *data_dir, struct target *ret, struct err *err)

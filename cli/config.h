@@ -8,6 +8,8 @@
 struct err;
 
 #define CONFIG_VALUE_MAX 512
+#define CONFIG_DATA_DIR "/var/lib/pando"
+#define CONFIG_ETC_CONF "/etc/pando/pando.conf" /* of the service that the package installs */
 
 /* Settings by name; the table in config.c says which there are. */
 enum config_name { CONFIG_URL, CONFIG_KEY, CONFIG_IMAGES, CONFIG_ESCAPE, CONFIG_MAX };

@@ -56,6 +56,7 @@
 	X(node) \
 	X(backup) \
 	X(restore) \
+	X(migrate) \
 	X(ca) \
 	X(completion) \
 	X(complete) \

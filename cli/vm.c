@@ -102,12 +102,15 @@ static int fork_vm(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
 	json_t *body = json_pack("{s:I}", "count", (json_int_t)(a->opt[0] ? a->num[0] : 1));
+	const char *note;
 	json_t *row;
 	size_t i;
 	int r;
 
 	if (a->opt[1])
 		json_object_set_new(body, "vpc", json_string("fresh-address"));
+	if (a->opt[2])
+		json_object_set_new(body, "spread", json_true());
 	r = cli_vm_call(c, a->arg[0], "POST", "/fork", body, &reply);
 	if (r != CLI_OK)
 		return r;
@@ -117,6 +120,9 @@ static int fork_vm(struct cli *c, const struct cli_args *a)
 	}
 	json_array_foreach(json_object_get(reply, "forks"), i, row)
 	        printf("%s\n", cli_str(row, "id"));
+	note = cli_str(json_object_get(reply, "spread"), "note");
+	if (*note)
+		fprintf(stderr, "pando: all of them are on one machine: %s\n", note);
 	return CLI_OK;
 }
 
@@ -179,7 +185,8 @@ static const struct cli_verb verbs[] = {
 	  .examples = "pando vm delete $(pando vm list --json | jq -r '.vms[].id') # all of them" },
 	{ "fork", "VM", "make live copies, with memory, processes and open files", fork_vm,
 	  { { "count", "N", "how many (1)", 'n', CLI_NUMBER, .min = 1, .max = 1000 },
-	    { "fresh-address", NULL, "of a VM in a private network: each copy gets an address of its own there" } },
+	    { "fresh-address", NULL, "of a VM in a private network: each copy gets an address of its own there" },
+	    { "spread", NULL, "the copies go to several machines of a cluster, as evenly as their memory allows" } },
 	  .about = "The VM continues; each copy starts from the same instant and is independent from "
 	           "then on. Prints the ids of the copies." },
 	{ "snapshot", "VM", "save the VM's current state as a snapshot", snapshot,

@@ -36,6 +36,7 @@
 #include "git/trigger.h"
 #include "hook/webhooks.h"
 #include "mcp/mcp.h"
+#include "migrate.h"
 #include "net/dns.h"
 #include "net/gate.h"
 #include "node/node.h"
@@ -539,6 +540,8 @@ int main(int argc, char **argv)
 	sigset_t set;
 	int r;
 
+	if (argc > 1 && strcmp(argv[1], "migrate") == 0)
+		return migrate_main(argc - 1, argv + 1);
 	heap_give_back();
 	signal(SIGPIPE, SIG_IGN);
 	umask(0077);

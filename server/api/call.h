@@ -147,6 +147,11 @@ int cross_to(struct request *req, struct reply *res, const char *node, const cha
 /* Tells that node the same, and ignores what it answers. */
 int cross_tell(struct request *req, const char *node, const char *more, const char *skip,
                struct err *err);
+/* cross_start.c: what the client has shown of itself, as fields of a head; then, with them, a VM is
+ * started by that node. For several threads. */
+void cross_credentials(struct request *req, struct buf *out);
+int cross_start(struct request *req, const char *credentials, const char *node, const char *vm,
+                struct err *err);
 /* Who takes the body, of a route with an intake. */
 void cross_intake(struct request *req, const struct intake **intake);
 /* It has a ticket, which only the VM's node can check. */

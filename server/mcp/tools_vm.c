@@ -144,7 +144,7 @@ const struct mcp_tool mcp_vm_tools[] = {
 	{ "vm_fork", "Fork a VM",
 	  "Makes live, independent copies of a VM with its memory, processes and files: to try several things from one state. The VM itself continues.",
 	  METHOD_POST, "/v1/vms/{vm_id}/fork", 0,
-	  OBJECT("\"vmId\"", VM_ID "," INTEGER("count", "1", "100", "How many; default 1")),
+	  OBJECT("\"vmId\"", VM_ID "," INTEGER("count", "1", "100", "How many; default 1") "," BOOL("spread", "Over several machines of a cluster")),
 	  RESULT("\"forks\"", "\"forks\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{" TEXT("id") "},"
 		"\"required\":[\"id\"]}}"), .list = "forks", .keep = "id" },
 	{ "vm_snapshot", "Snapshot a VM",

@@ -29,6 +29,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "cluster/lease.h"
+#include "cluster/placement.h"
 #include "privc/privc.h"
 #include "store/store_cluster.h"
 
@@ -395,20 +396,24 @@ bool node_roomiest(struct node *n, struct node_seen *ret)
 {
 	autofree struct node_seen *v = NULL;
 	size_t k = 0;
-	bool found = false;
+	autofree struct placement_node *p = NULL;
+	size_t best;
 
-	if (!n || node_list(n, &v, &k, NULL) < 0)
+	if (!n || node_list(n, &v, &k, NULL) < 0 || !(p = calloc(k + 1, sizeof(*p))))
 		return false;
-	for (size_t i = 0; i < k; i++) {
-		if (v[i].health != NODE_ALIVE || v[i].row.draining ||
-		    strcmp(v[i].row.id, n->self.id) == 0)
-			continue;
-		if (found && v[i].row.free_mb <= ret->row.free_mb)
-			continue;
-		*ret = v[i];
-		found = true;
-	}
-	return found;
+	for (size_t i = 0; i < k; i++)
+		p[i] = (struct placement_node){ .id = v[i].row.id,
+			                        .open = v[i].health == NODE_ALIVE &&
+			                                !v[i].row.draining &&
+			                                strcmp(v[i].row.id, n->self.id) != 0,
+			                        .fits = true,
+			                        .free_mb = v[i].row.free_mb,
+			                        .running = v[i].row.running };
+	best = placement_best(p, k, /* need_mb= */ 0, /* spread= */ false);
+	if (best == SIZE_MAX)
+		return false;
+	*ret = v[best];
+	return true;
 }
 
 void node_counts(struct node *n, struct node_counts *ret)

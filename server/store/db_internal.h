@@ -36,6 +36,8 @@ struct db_conf {
 	/* PostgreSQL: no other process may have it open like this, unless both are nodes. */
 	bool alone;
 	const char *node;   /* weak; with alone: the id of this node, which no other process has */
+	bool as_it_is;      /* no step of the schema is applied */
+	bool empty_too;     /* with that: a database without any is fine, too */
 	unsigned answer_ms; /* for an answer, and for a connection; 0: the default */
 };
 
@@ -80,6 +82,22 @@ struct db_ops {
 	int64_t (*i64)(struct db_stmt *st, int i);
 	double (*dbl)(struct db_stmt *st, int i);
 	void (*reset)(struct db_stmt *st); /* no row, nothing bound */
+
+	/*
+	 * For copying whole databases (store_move_rows.c). The transaction that this begins has
+	 * the database to itself: -EBUSY if somebody else has it open.
+	 */
+	int (*seize)(struct db *d, struct err *err);
+	/*
+	 * In a transaction: the rows of a SELECT one after the other, however many there are.
+	 * name: of letters, its own. *ret ends with finalize().
+	 */
+	int (*scan)(struct db *d, const char *name, const char *select, struct db_stmt **ret,
+	            struct err *err);
+	const char *size; /* bytes of all of it */
+	/* The last number that the table's AUTOINCREMENT gave out; 0: none yet. */
+	int (*last_number)(struct db *d, const char *table, int64_t *ret, struct err *err);
+	int (*set_last_number)(struct db *d, const char *table, int64_t last, struct err *err);
 
 	int (*begin)(struct db *d, struct err *err);
 	int (*commit)(struct db *d, struct err *err);

@@ -32,12 +32,13 @@
 
 #define PARAMS_MAX 96 /* of one statement; the widest table has fewer columns */
 #define NULL_AT SIZE_MAX
+#define SCAN_ROWS 500 /* in one answer */
 
 struct pg_stmt {
 	struct db_stmt st;
 	uint64_t made;   /* connection that it is prepared on */
 	unsigned number; /* its name is s<number> */
-	bool is_select;
+	bool is_select, is_scan;
 	struct buf values;     /* all texts, each with its NUL */
 	size_t at[PARAMS_MAX]; /* offsets in values, or NULL_AT */
 	PGresult *res;         /* owned */
@@ -333,8 +334,14 @@ static int pg_step(struct db *d, struct db_stmt *st, struct err *err)
 	struct pg_stmt *s = stmt_of(st);
 	int r;
 
-	if (s->res)
-		return s->row + 1 < PQntuples(s->res) ? (s->row++, 1) : 0;
+	if (s->res && s->row + 1 < PQntuples(s->res)) {
+		s->row++;
+		return 1;
+	}
+	if (s->res && (!s->is_scan || PQntuples(s->res) == 0))
+		return 0;
+	PQclear(s->res); /* of a scan: the next rows */
+	s->res = NULL;
 	if ((r = connected(p, err)) < 0)
 		return r;
 	r = execute_once(p, s, err);
@@ -420,6 +427,52 @@ static int pg_commit(struct db *d, struct err *err)
 	return 0;
 }
 
+/* Opened alone: others have no session (db_pg_conn.c). */
+static int pg_seize(struct db *d, struct err *err)
+{
+	return pg_begin(d, err);
+}
+
+/* A SELECT's answer would come as a whole, and may be larger than memory. */
+static int pg_scan(struct db *d, const char *name, const char *select, struct db_stmt **ret,
+                   struct err *err)
+{
+	autobuf struct buf b = { 0 };
+	char fetch[128];
+	int r;
+
+	buf_printf(&b, "DECLARE scan_%s NO SCROLL CURSOR FOR %s", name, select);
+	buf_put_u8(&b, 0);
+	if (b.failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	snprintf(fetch, sizeof(fetch), "FETCH FORWARD %d FROM scan_%s", SCAN_ROWS, name);
+	if ((r = pg_run(pg_of(d), (const char *)b.p, NULL, err)) < 0 ||
+	    (r = pg_prepare(d, fetch, ret, err)) < 0)
+		return r;
+	((struct pg_stmt *)*ret)->is_scan = true;
+	return 0;
+}
+
+static int pg_last_number(struct db *d, const char *table, int64_t *ret, struct err *err)
+{
+	AUTO(clear_result) PGresult *res = NULL;
+	char sql[160];
+	int r;
+
+	snprintf(sql, sizeof(sql), "SELECT last_value FROM %s_seq_seq WHERE is_called", table);
+	r = pg_run(pg_of(d), sql, &res, err);
+	*ret = r >= 0 && PQntuples(res) == 1 ? strtoll(PQgetvalue(res, 0, 0), NULL, 10) : 0;
+	return r;
+}
+
+static int pg_set_last_number(struct db *d, const char *table, int64_t last, struct err *err)
+{
+	char sql[160];
+
+	snprintf(sql, sizeof(sql), "SELECT setval('%s_seq_seq', %" PRId64 ")", table, last);
+	return last ? pg_run(pg_of(d), sql, NULL, err) : 0;
+}
+
 static void pg_rollback(struct db *d)
 {
 	struct pg_db *p = pg_of(d);
@@ -457,6 +510,11 @@ const struct db_ops db_pg_ops = {
 	.i64 = pg_i64,
 	.dbl = pg_dbl,
 	.reset = pg_reset,
+	.seize = pg_seize,
+	.scan = pg_scan,
+	.size = "SELECT pg_database_size(current_database())",
+	.last_number = pg_last_number,
+	.set_last_number = pg_set_last_number,
 	.begin = pg_begin,
 	.commit = pg_commit,
 	.rollback = pg_rollback,

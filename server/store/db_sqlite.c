@@ -298,6 +298,57 @@ static void file_rollback(struct db *d)
 		(void)file_exec(d, "ROLLBACK", NULL);
 }
 
+/* Who else has the file open holds a lock that leaving WAL cannot get. The next check() enters it
+ * again. */
+static int file_seize(struct db *d, struct err *err)
+{
+	int r = file_exec(d, "PRAGMA journal_mode = DELETE", err);
+
+	if (r == 0)
+		r = file_exec(d, "BEGIN EXCLUSIVE", err);
+	return r == -EBUSY ? err_tag(err, r, ERR_DATABASE_ERROR,
+	                             "the database '%s' is in use: stop the server first",
+	                             file_of(d)->path)
+	                   : r;
+}
+
+static int file_scan(struct db *d, const char *name, const char *select, struct db_stmt **ret,
+                     struct err *err)
+{
+	return file_prepare(d, select, ret, err);
+}
+
+static int file_last_number(struct db *d, const char *table, int64_t *ret, struct err *err)
+{
+	sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(file_of(d)->sqlite,
+	                            "SELECT seq FROM sqlite_sequence WHERE name = $1", -1, &st,
+	                            NULL);
+
+	*ret = 0;
+	if (rc == SQLITE_OK)
+		rc = sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		*ret = sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	return rc == SQLITE_ROW || rc == SQLITE_DONE
+	               ? 0
+	               : fail(file_of(d), rc, "read the last number", err);
+}
+
+static int file_set_last_number(struct db *d, const char *table, int64_t last, struct err *err)
+{
+	char sql[256];
+
+	snprintf(sql, sizeof(sql),
+	         "DELETE FROM sqlite_sequence WHERE name = '%s';"
+	         "INSERT INTO sqlite_sequence (name, seq) VALUES ('%s', %lld)",
+	         table, table, (long long)last);
+	return file_exec(d, sql, err);
+}
+
 static int file_scrub(struct db *d, enum db_scrub what, struct err *err)
 {
 	static const char *const sql[] = { [DB_SCRUB_ON] = "PRAGMA secure_delete = ON",
@@ -328,6 +379,11 @@ static const struct db_ops file_ops = {
 	.i64 = file_i64,
 	.dbl = file_dbl,
 	.reset = file_reset,
+	.seize = file_seize,
+	.scan = file_scan,
+	.size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+	.last_number = file_last_number,
+	.set_last_number = file_set_last_number,
 	.begin = file_begin,
 	.commit = file_commit,
 	.rollback = file_rollback,

@@ -215,6 +215,23 @@ static int migrate(struct store *s, struct err *err)
 
 /* ---- opening ---- */
 
+/* Only with the present schema, or with none. */
+static int look_version(struct store *s, bool empty_too, struct err *err)
+{
+	unsigned v = 0;
+	int r;
+
+	mutex_lock(&s->lock);
+	r = read_version(s, &v, err);
+	mutex_unlock(&s->lock);
+	if (r < 0 || v == s->n_migrations || (v == 0 && empty_too))
+		return r;
+	return err_set(err, -EINVAL,
+	               "the database '%s' has schema version %u, this program's is %u: start and "
+	               "stop this version of the server with it once",
+	               s->db->ops->name(s->db), v, s->n_migrations);
+}
+
 static int open_at(const struct db_conf *c, const char *const *migrations, unsigned n_migrations,
                    struct store **ret, struct err *err)
 {
@@ -236,8 +253,9 @@ static int open_at(const struct db_conf *c, const char *const *migrations, unsig
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = feed_refusals_open(s, err)) < 0 ||
 	    (r = pg ? db_pg_open(c, &s->db, err) : db_sqlite_open(c, &s->db, err)) < 0 ||
-	    (r = s->db->ops->check(s->db, err)) < 0 || (r = migrate(s, err)) < 0 ||
-	    (r = secret_look(s, err)) < 0)
+	    (r = s->db->ops->check(s->db, err)) < 0 ||
+	    (r = c->as_it_is ? look_version(s, c->empty_too, err) : migrate(s, err)) < 0 ||
+	    (!c->empty_too && (r = secret_look(s, err)) < 0))
 		return r;
 	*ret = TAKE_PTR(s);
 	return 0;
@@ -257,6 +275,17 @@ int store_open_log(const char *where, const char *const *migrations, unsigned n_
 	struct db_conf c = { .where = where, .log = true };
 
 	return open_at(&c, migrations, n_migrations, ret, err);
+}
+
+int store_open_still(const char *where, bool log, bool empty_too, struct store **ret,
+                     struct err *err)
+{
+	struct db_conf c = {
+		.where = where, .log = log, .alone = !log, .as_it_is = true, .empty_too = empty_too
+	};
+
+	return log ? open_at(&c, audit_migrations, audit_n_migrations, ret, err)
+	           : open_at(&c, store_migrations, store_n_migrations, ret, err);
 }
 
 int store_open_as(const char *where, const char *node, struct store **ret, struct err *err)

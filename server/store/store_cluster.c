@@ -39,6 +39,12 @@ static bool there_is(const char *data_dir, const char *name)
 
 int store_place(const char *data_dir, const char *database, char *ret, size_t size, struct err *err)
 {
+	if (there_is(data_dir, "cluster") && there_is(data_dir, "pando.db"))
+		return err_set(err, -EINVAL,
+		               "the data directory '%s' was being moved between its own database "
+		               "(pando.db) and a PostgreSQL database: run 'pando migrate' again as "
+		               "before, it finishes that",
+		               data_dir);
 	if (!*database && there_is(data_dir, "cluster"))
 		return err_set(err, -EINVAL,
 		               "the rows of the data directory '%s' are in a PostgreSQL database: "
@@ -57,9 +63,7 @@ int store_place(const char *data_dir, const char *database, char *ret, size_t si
 	return 0;
 }
 
-/* "" if there is no such file. */
-static int read_id(const char *data_dir, const char *name, char ret[CLUSTER_ID_SIZE],
-                   struct err *err)
+int cluster_read(const char *data_dir, const char *name, char ret[CLUSTER_ID_SIZE], struct err *err)
 {
 	autofree char *text = NULL;
 	char path[PATH_MAX];
@@ -82,7 +86,7 @@ static int read_id(const char *data_dir, const char *name, char ret[CLUSTER_ID_S
 	return 0;
 }
 
-static int write_id(const char *data_dir, const char *id, struct err *err)
+int cluster_write(const char *data_dir, const char *id, struct err *err)
 {
 	char path[PATH_MAX], text[CLUSTER_ID_SIZE + 1];
 	int n = snprintf(text, sizeof(text), "%s\n", id);
@@ -91,7 +95,7 @@ static int write_id(const char *data_dir, const char *id, struct err *err)
 	return io_write_file(AT_FDCWD, path, text, (size_t)n, 0600, err);
 }
 
-static int finish(const char *data_dir, struct err *err)
+int cluster_finish(const char *data_dir, struct err *err)
 {
 	char from[PATH_MAX], to[PATH_MAX];
 	int r;
@@ -146,6 +150,21 @@ static int check_nodes(struct store *s, bool node, struct err *err)
 	             : r;
 }
 
+/* The rows are in a data directory again. */
+static int check_moved(struct store *s, struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autofree char *to = NULL;
+	int r = meta_get(s, "moved_to", &to, err);
+
+	return r < 0 || !to ? MIN(r, 0)
+	                    : err_set(err, -EINVAL,
+	                              "what was in the database '%s' has been moved to %s ('pando "
+	                              "migrate'): start the server there, without PANDO_DATABASE; "
+	                              "if that was interrupted, run it again",
+	                              s->db->ops->name(s->db), to);
+}
+
 int store_cluster_join(struct store *s, const char *data_dir, bool node, char ret[CLUSTER_ID_SIZE],
                        bool *ret_new, struct err *err)
 {
@@ -158,9 +177,9 @@ int store_cluster_join(struct store *s, const char *data_dir, bool node, char re
 	*ret_new = false;
 	if (!store_is_shared(s))
 		return 0;
-	if ((r = check_nodes(s, node, err)) < 0 ||
-	    (r = read_id(data_dir, "cluster", ours, err)) < 0 ||
-	    (r = read_id(data_dir, "cluster.new", wanted, err)) < 0 ||
+	if ((r = check_moved(s, err)) < 0 || (r = check_nodes(s, node, err)) < 0 ||
+	    (r = cluster_read(data_dir, "cluster", ours, err)) < 0 ||
+	    (r = cluster_read(data_dir, "cluster.new", wanted, err)) < 0 ||
 	    (r = get_id(s, &theirs, err)) < 0)
 		return r;
 	if (*ours && !theirs)
@@ -183,12 +202,13 @@ int store_cluster_join(struct store *s, const char *data_dir, bool node, char re
 	if (!*ours && theirs && node) { /* an empty data directory becomes another node's */
 		snprintf(wanted, sizeof(wanted), "%s", theirs);
 		*ret_new = true;
-		if ((r = write_id(data_dir, wanted, err)) < 0 || (r = finish(data_dir, err)) < 0)
+		if ((r = cluster_write(data_dir, wanted, err)) < 0 ||
+		    (r = cluster_finish(data_dir, err)) < 0)
 			return r;
 	} else if (!*ours) {
 		if (!*wanted) {
 			id_make(CLUSTER_ID_PREFIX, wanted);
-			if ((r = write_id(data_dir, wanted, err)) < 0)
+			if ((r = cluster_write(data_dir, wanted, err)) < 0)
 				return r;
 		}
 		free(theirs);
@@ -200,7 +220,7 @@ int store_cluster_join(struct store *s, const char *data_dir, bool node, char re
 			               "another machine began to use the database "
 			               "'%s' at the same time",
 			               name);
-		if ((r = finish(data_dir, err)) < 0)
+		if ((r = cluster_finish(data_dir, err)) < 0)
 			return r;
 		log_info("the database '%s' and the data directory '%s' are cluster %s now", name,
 		         data_dir, theirs);

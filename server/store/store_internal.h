@@ -204,6 +204,12 @@ int store_open_with(const char *where, const char *const *migrations, unsigned n
 /* The same for the log of requests (store_audit.h). */
 int store_open_log(const char *where, const char *const *migrations, unsigned n_migrations,
                    struct store **ret, struct err *err);
+/*
+ * Without changing it: its schema must be the present one; empty_too: or there is none. A main
+ * database (not log) is opened by nobody else. For store_move.c.
+ */
+int store_open_still(const char *where, bool log, bool empty_too, struct store **ret,
+                     struct err *err);
 /* Facts about the database itself; under the lock. *ret NULL: there is no such row. */
 int meta_get(struct store *s, const char *key, char **ret, struct err *err);
 int meta_put(struct store *s, const char *key, const char *value, struct err *err); /* NULL: none */
@@ -248,6 +254,12 @@ int unstored_locked(struct store *s, const char *point, const char *layer, struc
 /* The same of what a VM at rest wakes from: a suspended one from its point, a stopped one from its
  * disk. */
 int unstored_vm_locked(struct store *s, const struct store_vm *v, struct err *err);
+
+/* ---- store_cluster.c: the files with the cluster's id ---- */
+/* name: "cluster" or "cluster.new". "" if there is no such file. */
+int cluster_read(const char *data_dir, const char *name, char ret[ID_SIZE], struct err *err);
+int cluster_write(const char *data_dir, const char *id, struct err *err); /* cluster.new */
+int cluster_finish(const char *data_dir, struct err *err); /* cluster.new becomes cluster */
 
 /* ---- store_tree.c ---- */
 /* Before points are deleted: their children get the nearest remaining ancestor as

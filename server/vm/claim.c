@@ -42,54 +42,20 @@ static void kind_of(const struct store_point *p, struct engine_point *ret)
 	snprintf(ret->accel, sizeof(ret->accel), "%s", p->accel);
 }
 
-/* Can a machine of that node continue what was frozen as p (NULL: needs nothing)? */
-static bool kind_fits(const struct store_node *n, const struct store_point *p)
-{
-	return !p || (strcmp(n->qemu_version, p->qemu_version) == 0 &&
-	              strcmp(n->machine, p->machine) == 0 && strcmp(n->accel, p->accel) == 0 &&
-	              engine_cpu_same(n->cpu, p->cpu));
-}
-
-/* The alive one with the most memory that fits, without this one; false: there is none. */
-static bool roomiest(struct vmm *m, const struct store_point *p, uint32_t mem_mb,
-                     struct store_node *ret)
-{
-	autofree struct store_node *v = NULL;
-	uint64_t need_mb = vmm_need_mb(m, mem_mb);
-	bool found = false;
-	size_t n = 0;
-
-	if (store_node_list(m->store, &v, &n, NULL) < 0)
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (!v[i].alive || v[i].draining || v[i].free_mb < need_mb ||
-		    strcmp(v[i].id, store_node_id(m->store)) == 0 || !kind_fits(&v[i], p) ||
-		    (found && v[i].free_mb <= ret->free_mb))
-			continue;
-		*ret = v[i];
-		found = true;
-	}
-	return found;
-}
-
 /* Why not here: a sentence, with the node that could. */
 static int not_here(struct vmm *m, const struct store_vm *row, const struct store_point *p,
-                    const char *why, char ret_node[ID_SIZE], struct err *err)
+                    const char *why, struct err *err)
 {
 	struct store_node other;
-	bool there = roomiest(m, p, row->info.mem_mb, &other);
+	bool there = other_node(m, p, row->info.mem_mb, &other);
 
-	if (there && ret_node)
-		memcpy(ret_node, other.id, ID_SIZE);
 	return err_tag(err, -EHOSTUNREACH, ERR_NODE_UNAVAILABLE,
 	               "VM %s cannot be taken over by this node: %s; %s%s%s", row->info.id, why,
 	               there ? "node '" : "", there ? other.name : "no other node can, either",
 	               there ? "' can: ask that one" : "");
 }
 
-/* ret_node (or NULL): another one that could, if this one cannot. */
-static int check_fit(struct vmm *m, const struct store_vm *row, char ret_node[ID_SIZE],
-                     struct err *err)
+static int check_fit(struct vmm *m, const struct store_vm *row, struct err *err)
 {
 	struct store_point p, *memory = row->info.state == VM_SUSPENDED ? &p : NULL;
 	struct engine_point kind;
@@ -102,12 +68,12 @@ static int check_fit(struct vmm *m, const struct store_vm *row, char ret_node[ID
 	if (memory) {
 		kind_of(&p, &kind);
 		if (engine_point_fits(engine_info(m->engine), &kind, &why) < 0)
-			return not_here(m, row, memory, why.msg, ret_node, err);
+			return not_here(m, row, memory, why.msg, err);
 	}
-	if (vmm_draining(m) && roomiest(m, memory, row->info.mem_mb, &other))
-		return not_here(m, row, memory, "it is being drained", ret_node, err);
+	if (vmm_draining(m) && other_node(m, memory, row->info.mem_mb, &other))
+		return not_here(m, row, memory, "it is being drained", err);
 	if (vmm_need_size(m, row->info.mem_mb, &why) < 0)
-		return not_here(m, row, memory, why.msg, ret_node, err);
+		return not_here(m, row, memory, why.msg, err);
 	return 0;
 }
 
@@ -194,7 +160,7 @@ static int claim_locked(struct vmm *m, const char *account, const char *id, enum
 	if (what == CLAIM_TO_REWIND && f.row.info.state != VM_LOST)
 		what = CLAIM_TO_USE;
 	if ((r = cannot(&f, what, err)) < 0 ||
-	    (what == CLAIM_TO_USE && (r = check_fit(m, &f.row, NULL, err)) < 0) ||
+	    (what == CLAIM_TO_USE && (r = check_fit(m, &f.row, err)) < 0) ||
 	    (r = store_vm_claim(m->store, &f.row, what == CLAIM_TO_USE, &row, err)) < 0)
 		return r;
 	r = take(m, &row, err);
@@ -210,11 +176,19 @@ int elsewhere_claim(struct vmm *m, const char *account, const char *id, enum cla
 	return claim_locked(m, account, id, what, err);
 }
 
+/* The one that placement has for it; false: nobody can, which this node then says. */
+static bool has_best(struct vmm *m, const struct store_vm *row, char ret[ID_SIZE])
+{
+	struct store_point p, *memory = row->info.state == VM_SUSPENDED ? &p : NULL;
+
+	return (!memory || store_point_get(m->store, row->info.point, &p, NULL) == 0) &&
+	       best_node(m, memory, row->info.mem_mb, row->home, ret);
+}
+
 int vmm_claimant(struct vmm *m, const char *account, const char *id, char ret_node[ID_SIZE],
                  struct err *err)
 {
 	struct store_found f;
-	struct err why = { 0 };
 	int r;
 
 	ret_node[0] = '\0';
@@ -227,8 +201,7 @@ int vmm_claimant(struct vmm *m, const char *account, const char *id, char ret_no
 		return r;
 	if (!is_free(&f))
 		return 0;
-	if (f.row.info.state != VM_LOST && !f.unstored &&
-	    check_fit(m, &f.row, ret_node, &why) < 0 && *ret_node)
+	if (f.row.info.state != VM_LOST && !f.unstored && has_best(m, &f.row, ret_node))
 		return 1;
 	snprintf(ret_node, ID_SIZE, "%s", store_node_id(m->store));
 	return 1;
@@ -362,7 +335,7 @@ int drain_blocks(struct vm *vm, struct err *err)
 	if (!m->stored || !vmm_draining(m))
 		return 0;
 	vmm_objects(m, &o);
-	if (o.failing || !roomiest(m, NULL, vm->row.info.mem_mb, &other))
+	if (o.failing || !other_node(m, NULL, vm->row.info.mem_mb, &other))
 		return 0;
 	return err_tag(err, -EAGAIN, ERR_NODE_UNAVAILABLE,
 	               "VM %s is on its way to another node, as this one is being drained: try "

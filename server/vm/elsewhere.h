@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/id.h"
+
 struct err;
 struct store_vm;
 struct vm;
@@ -32,6 +34,34 @@ int elsewhere_usage(struct vmm *m, const char *account, struct vm_quota *q, stru
 int drain_check(struct vmm *m, struct err *err);
 int elsewhere_come_back(struct vm *vm, struct err *err);
 uint64_t host_free_mb(void); /* room.c */
+
+/* ---- spread.c: which node ---- */
+struct store_point;
+struct vm_spread;
+/* The alive one that is best for a VM with so much memory, frozen as p (NULL: needs nothing), and
+ * is not this one; false: there is none. */
+struct store_node;
+bool other_node(struct vmm *m, const struct store_point *p, uint32_t mem_mb,
+                struct store_node *ret);
+/* The same with this one among them, for a VM whose files are at home there. */
+bool best_node(struct vmm *m, const struct store_point *p, uint32_t mem_mb, const char *home,
+               char ret[ID_SIZE]);
+/* Where count copies of the VM go. Those that cannot be spread have a note. */
+void spread_plan(struct vmm *m, const char *account, const char *vm, unsigned count,
+                 struct vm_spread *ret);
+/* None of them leaves this node after all. */
+void spread_none(struct vm_spread *s, const char *note);
+/* A copy that another node is to have: at rest, nobody's, and that node's by preference. */
+void spread_row(struct store_vm *row, const char *point, const char *node);
+/* Was it made by that, and not thawed yet? */
+bool spread_is_new(const struct store_vm *row, const char *point);
+
+/* ---- state.c: as vm_add_running(), with rows of VMs that are at rest ---- */
+struct store_layer;
+struct store_note;
+int vm_add_forks(struct vmm *m, struct vm *const *vms, const struct store_layer *layers, size_t n,
+                 const struct store_vm *rest, size_t n_rest, const struct store_note *note,
+                 struct err *err);
 
 /* ---- claim.c ---- */
 enum claim_for { CLAIM_TO_USE, CLAIM_TO_REWIND, CLAIM_TO_DELETE };

@@ -20,6 +20,7 @@
 #include "metrics/metrics.h"
 #include "store/store_note.h"
 #include "vm/elsewhere.h"
+#include "vm/stored.h"
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8     /* thaws at once */
@@ -32,6 +33,7 @@ struct child {
 	unsigned number; /* in its name; 0: it has none */
 	unsigned tries;
 	bool up;
+	const char *node; /* that is to have it; "": this one */
 	int result;
 	struct err err;
 };
@@ -46,8 +48,10 @@ struct fork_job {
 	struct engine_point p;
 	bool taken; /* p's layers */
 	struct child *children;
-	struct vm **vms; /* theirs, in order; weak */
-	unsigned count, next;
+	struct vm **vms;          /* theirs, in order; weak */
+	struct vm **here;         /* those that this node brings up; weak */
+	struct vm_spread *spread; /* or NULL */
+	unsigned count, n_here, next;
 	struct mutex lock;
 };
 
@@ -80,8 +84,14 @@ static void *fork_worker(void *arg)
 		mutex_unlock(&job->lock);
 		if (!c)
 			return NULL;
-		bring_up(c);
+		if (!*c->node)
+			bring_up(c);
 	}
+}
+
+static bool is_spread(const struct fork_job *job)
+{
+	return job->spread && job->spread->elsewhere;
 }
 
 static int freeze_parent(struct vm *vm, struct fork_job *job, struct err *err)
@@ -95,7 +105,7 @@ static int freeze_parent(struct vm *vm, struct fork_job *job, struct err *err)
 	}
 	r = vm_wake(vm, err);
 	if (r == 0)
-		r = vm_freeze_live(vm, /* durable= */ false, &f, err);
+		r = vm_freeze_live(vm, /* durable= */ is_spread(job), &f, err);
 	if (r == 0)
 		snprintf(job->point, ID_SIZE, "%s", f.point);
 	return r;
@@ -163,6 +173,8 @@ static int fork_point(struct fork_job *job, const char *account, bool fresh_addr
 		            "VM %s is in a VPC, and a copy cannot have the same address: use "
 		            "\"vpc\": \"fresh-address\" to give each copy its own",
 		            job->parent_id);
+	if (r == 0 && *vm->net.vpc && is_spread(job))
+		spread_none(job->spread, "it is in a VPC, whose addresses are its node's");
 	if (r == 0) {
 		r = freeze_parent(vm, job, err);
 		job->held = r == 0;
@@ -230,9 +242,14 @@ static int make_children(struct fork_job *job, const struct vm_fork_opts *o, str
 			                 .event = AGENT_EVENT_FORKED,
 			                 .call = o->call };
 		c->result = -ECANCELED;
+		c->node = job->spread ? job->spread->node[i] : "";
 		c->vm = job->vms[i] = vm_new(m, &row);
 		if (!c->vm)
 			return err_set(err, -ENOMEM, "out of memory");
+		if (*c->node)
+			spread_row(&c->vm->row, job->p.id, c->node);
+		else
+			job->here[job->n_here++] = c->vm;
 	}
 	r = quota_hold_vms(m, job->vms, job->count, err);
 	for (unsigned i = 0; r == 0 && i < job->count; i++)
@@ -259,6 +276,8 @@ static int all_up(struct fork_job *job, struct err *err)
 	for (unsigned i = 0; i < job->count; i++) {
 		struct child *c = &job->children[i];
 
+		if (*c->node)
+			continue;
 		if (c->up && !machine_alive(c->vm->machine)) {
 			vm_bring_up_undo(c->vm, &c->b);
 			c->up = false;
@@ -279,28 +298,40 @@ static int all_up(struct fork_job *job, struct err *err)
 static int save_children(struct fork_job *job, struct err *err)
 {
 	autofree struct store_layer *layers = calloc(job->count, sizeof(*layers));
+	autofree struct store_vm *rest = calloc(job->count, sizeof(*rest));
 	AUTO(store_note_done) struct store_note note = { 0 };
+	size_t n_layers = 0, n_rest = 0;
 	struct err undo = { 0 };
 	int r, noted;
 
-	if (!layers)
+	if (!layers || !rest)
 		return err_set(err, -ENOMEM, "out of memory");
-	for (unsigned i = 0; i < job->count; i++)
-		layers[i] = job->children[i].b.layer;
+	for (unsigned i = 0; i < job->count; i++) {
+		const struct child *c = &job->children[i];
+
+		if (*c->node)
+			rest[n_rest++] = c->vm->row;
+		else
+			layers[n_layers++] = c->b.layer;
+	}
 	/* What is written on the parent holds for its copies. */
 	noted = store_note_get(job->m->store, job->parent_id, &note, err);
 	if (noted < 0)
 		return noted;
-	r = vm_add_running(job->vms, layers, job->count, noted ? &note : NULL, err);
+	r = vm_add_forks(job->m, job->here, layers, job->n_here, rest, n_rest, noted ? &note : NULL,
+	                 err);
 	if (r < 0)
 		return r;
 	/* Before they are in the table: from then on each may be killed, and its machine be gone.
 	 */
+	for (unsigned i = 0; i < job->n_here; i++)
+		reaper_add(job->here[i]);
 	for (unsigned i = 0; i < job->count; i++)
-		reaper_add(job->vms[i]);
-	r = quota_insert(job->m, job->vms, job->count, err);
-	for (unsigned i = 0; r < 0 && i < job->count; i++) {
-		struct vm *vm = job->vms[i];
+		if (*job->children[i].node) /* its row counts from now on */
+			quota_release(job->m, job->vms[i]->row.info.id);
+	r = job->n_here ? quota_insert(job->m, job->here, job->n_here, err) : 0;
+	for (unsigned i = 0; r < 0 && i < job->n_here; i++) {
+		struct vm *vm = job->here[i];
 
 		LOCK_SCOPE(&vm->lock); /* it may have been in the table for a moment */
 		if (!vm->gone && vm_delete_locked(vm, /* reason= */ NULL, &undo) < 0)
@@ -339,6 +370,8 @@ static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, str
 	int r = point_take(job->m, job->point, &job->p, err);
 
 	job->taken = r == 0;
+	if (r == 0 && is_spread(job))
+		r = upload_point(job->m, &job->p, err);
 	if (r == 0)
 		r = make_children(job, o, err);
 	if (r == 0) {
@@ -352,7 +385,9 @@ static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, str
 
 		if (!c->vm)
 			continue;
-		if (r == 0)
+		if (r == 0 && *c->node)
+			infos[i] = c->vm->row.info;
+		else if (r == 0)
 			vm_copy_info(c->vm, &infos[i]);
 		else
 			drop_child(job, c);
@@ -376,10 +411,10 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
              const struct vm_fork_opts *o, struct vm_info **ret, struct err *err)
 {
 	uint64_t t0 = clock_us();
-	struct fork_job job = { .m = m, .parent_id = id, .count = count };
+	struct fork_job job = { .m = m, .parent_id = id, .count = count, .spread = o->spread };
 	autofree struct vm_info *infos = NULL;
 	autofree struct child *children = NULL;
-	autofree struct vm **vms = NULL;
+	autofree struct vm **vms = NULL, **here = NULL;
 	int r;
 
 	if ((r = drain_check(m, err)) < 0)
@@ -390,10 +425,14 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	infos = calloc(count, sizeof(*infos));
 	job.children = children = calloc(count, sizeof(*children));
 	job.vms = vms = calloc(count, sizeof(struct vm *));
-	if (!infos || !children || !vms)
+	job.here = here = calloc(count, sizeof(struct vm *));
+	if (!infos || !children || !vms || !here)
 		return err_set(err, -ENOMEM, "fork VM %s: out of memory", id);
 	mutex_init(&job.lock, "vm: children of a fork");
-	if ((r = vmm_need_memory(m, count, err)) == 0 && (r = vmm_need_room(m, err)) == 0 &&
+	if (o->spread)
+		spread_plan(m, account, id, count, o->spread);
+	if ((r = vmm_need_memory(m, count - (o->spread ? o->spread->elsewhere : 0), err)) == 0 &&
+	    (r = vmm_need_room(m, err)) == 0 &&
 	    (r = fork_point(&job, account, o->fresh_address, err)) == 0)
 		r = fork_children(&job, o, infos, err);
 	mutex_destroy(&job.lock);

@@ -8,6 +8,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "store/store_feed.h"
+#include "vm/elsewhere.h"
 #include "vm/vm_internal.h"
 
 static const char *const vm_state_str[] = {
@@ -192,7 +193,14 @@ int vm_save(struct vm *vm, struct err *err)
 int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
                    const struct store_note *note, struct err *err)
 {
-	autofree struct store_vm *rows = calloc(n ? n : 1, sizeof(*rows));
+	return n ? vm_add_forks(vms[0]->m, vms, layers, n, NULL, 0, note, err) : 0;
+}
+
+int vm_add_forks(struct vmm *m, struct vm *const *vms, const struct store_layer *layers, size_t n,
+                 const struct store_vm *rest, size_t n_rest, const struct store_note *note,
+                 struct err *err)
+{
+	autofree struct store_vm *rows = calloc(n + n_rest + 1, sizeof(*rows));
 	int r;
 
 	if (!rows)
@@ -202,7 +210,9 @@ int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size
 		rows[i].info.state = VM_RUNNING;
 		settle_usage(&rows[i], vms[i]->row.info.state, VM_RUNNING);
 	}
-	r = n ? store_vm_add_many(vms[0]->m->store, rows, n, layers, n, note, err) : 0;
+	for (size_t i = 0; i < n_rest; i++)
+		rows[n + i] = rest[i];
+	r = store_vm_add_many(m->store, rows, n + n_rest, layers, n, note, err);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		entered(vms[i], &rows[i].info);
 	return r;

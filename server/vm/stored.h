@@ -50,6 +50,8 @@ void stored_end(struct vmm *m);                   /* waits for it; m->stopping i
 void stored_free(struct vmm *m);
 /* One layer now, held by the caller. */
 int upload_layer(struct vmm *m, const char *id, struct err *err);
+/* The same of a point with all that it stands on. */
+int upload_point(struct vmm *m, const struct engine_point *p, struct err *err);
 /* There may be something to upload. */
 void stored_soon(struct vmm *m);
 

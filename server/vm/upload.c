@@ -109,6 +109,32 @@ int upload_layer(struct vmm *m, const char *id, struct err *err)
 	return transfer(m, &u, err);
 }
 
+static int upload_chain(struct vmm *m, const struct engine_chain *c, struct err *err)
+{
+	struct store_layer l;
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < c->n; i++)
+		if ((r = store_layer_get(m->store, c->l[i].id, &l, err)) == 0 && !l.stored)
+			r = upload_layer(m, l.id, err);
+	return r;
+}
+
+int upload_point(struct vmm *m, const struct engine_point *p, struct err *err)
+{
+	struct store_upload u = { .kind = OBJECT_POINT };
+	struct store_point row;
+	int r;
+
+	if ((r = upload_chain(m, &p->disk, err)) < 0 || (r = upload_chain(m, &p->mem, err)) < 0 ||
+	    (r = store_point_get(m->store, p->id, &row, err)) < 0 || row.stored)
+		return r;
+	u.bytes = row.state_bytes;
+	snprintf(u.id, sizeof(u.id), "%s", row.id);
+	snprintf(u.account, sizeof(u.account), "%s", row.account);
+	return transfer(m, &u, err);
+}
+
 static int upload(struct vmm *m, const struct store_upload *u, struct err *err)
 {
 	uint64_t t0 = clock_ms();

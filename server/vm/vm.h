@@ -169,7 +169,16 @@ struct vm_sample {
 };
 int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sample *ret,
                struct err *err);
+/* Copies on several nodes: what was asked for, and what became of it. */
+struct vm_spread {
+	/* Of each copy: the node that is to have it; "": this one. The others are at rest until
+	 * they are used, which the caller sees to. Where, says vmm_claimant(). */
+	char node[VM_FORK_MAX][ID_SIZE];
+	unsigned elsewhere; /* how many are not here */
+	char note[200];     /* why they are all here; "" */
+};
 struct vm_fork_opts {
+	struct vm_spread *spread;                 /* NULL: all of them here */
 	const struct vm_persistence *persistence; /* NULL: as the parent's */
 	int64_t delete_after_s; /* > 0: from now on; 0: when the parent is; -1: never */
 	bool fresh_address; /* of a VM in a VPC: each copy gets a free one; else it is refused */

@@ -15,8 +15,11 @@ int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err)
 	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
 	struct store_vm before = vm->row;
 	struct store_vm *row = &vm->row;
-	int r = vm_bring_up(vm, &b, err);
+	int r;
 
+	if (spread_is_new(row, p->id))
+		b.event = AGENT_EVENT_FORKED;
+	r = vm_bring_up(vm, &b, err);
 	if (r < 0)
 		return r;
 	snprintf(row->base_point, sizeof(row->base_point), "%s", p->id);

@@ -66,6 +66,48 @@ class Elsewhere(Case):
                 two.close()
                 one.close()
 
+    @limit(900)
+    def test_a_fork_is_spread_over_nodes(self):
+        with rgw.Server() as store, pg.Server() as db:
+            os.chmod(db.dir, 0o711)
+            store.bucket("pando")
+            self.store, self.db = store, db
+            one, two = (self.node(name) for name in ("one", "two"))
+            try:
+                one.start()
+                self.stored()
+                for name in ("secret.key", "api-key"):
+                    shutil.copy(os.path.join(one.dir, name), two.dir)
+                    shutil.chown(os.path.join(two.dir, name), "pando", "pando")
+                vm = self.begin(one)
+                reply = one.api("POST", f"/v1/vms/{vm}/fork", {"count": 2, "spread": True})
+                self.assertIn("no other node", reply["spread"]["note"])
+                self.assertEqual(reply["spread"]["nodes"], ["one", "one"])
+                for f in reply["forks"]:
+                    one.delete(f["id"])
+                two.start()
+                wait_for("both are known", lambda: list(self.health(one).values()) == ["alive", "alive"], 60)
+                self.spread(one, two, vm)
+            finally:
+                two.close()
+                one.close()
+
+    def spread(self, one, two, vm):
+        """Asked of the node that has not the VM; the copies run on both, with its memory, and know their numbers."""
+        t0 = time.monotonic()
+        reply = two.api("POST", f"/v1/vms/{vm}/fork", {"count": 2, "spread": True})
+        print(f"    a fork in two, over two nodes: {time.monotonic() - t0:.2f} s", flush=True)
+        self.assertEqual((sorted(reply["spread"]["nodes"]), reply["spread"]["note"]), (["one", "two"], None))
+        for i, (fork, node) in enumerate(zip(reply["forks"], reply["spread"]["nodes"])):
+            info = one.info(fork["id"])
+            self.assertEqual((info["state"], info["parentVmId"]), ("running", vm))
+            self.assertEqual(self.db.sql(f"SELECT nodes.name FROM vms JOIN nodes ON vms.node = nodes.id WHERE vms.id = '{fork['id']}'"), node)
+            self.same({"one": two, "two": one}[node], fork["id"])  # through the other one
+            self.assertIn(f'"index":{i + 1},', one.sh(fork["id"], "cat /run/pando/self.json").replace(" ", ""))
+        self.same(one, vm)
+        for fork in reply["forks"]:
+            one.delete(fork["id"])
+
     def node(self, name):
         return Server(env={"PANDO_DATABASE": self.db.url(), "PANDO_NODE_ADDRESS": f"127.0.0.1:{free_port()}", "PANDO_NODE_NAME": name,
                            "PANDO_OBJECTS": self.store.url("pando"), "PANDO_OBJECTS_KEY": rgw.KEY, "PANDO_OBJECTS_SECRET": rgw.SECRET,

@@ -122,6 +122,11 @@ class Calls(Through, unittest.TestCase):
         for f in forks:
             self.addCleanup(self.ask, self.two, "DELETE", f"/v1/vms/{f['id']}")
             self.assertEqual(self.owner(f["id"]), "one")
+        reply = self.ask(self.two, "POST", f"/v1/vms/{self.vm}/fork", {"count": 2, "spread": True})[1]
+        for f in reply["forks"]:
+            self.addCleanup(self.ask, self.two, "DELETE", f"/v1/vms/{f['id']}")
+        self.assertEqual(reply["spread"]["nodes"], ["one", "one"])
+        self.assertIn("no object store", reply["spread"]["note"])
         snap = self.ask(self.two, "POST", f"/v1/vms/{self.vm}/snapshot", {})[1]["snapshotId"]
         self.assertEqual(self.owner(self.new(self.two, {"snapshotId": snap})), "one")
 

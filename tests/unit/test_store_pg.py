@@ -14,7 +14,7 @@ import sys
 import pg
 
 # The engine's own, and patterns that the tests complete.
-NOT_OURS = re.compile(r"sqlite_|%[sud]")
+NOT_OURS = re.compile(r"sqlite_|pragma_|%[sud]")
 
 
 def texts(objects):

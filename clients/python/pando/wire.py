@@ -508,6 +508,7 @@ _VmForkMaybe = TypedDict("_VmForkMaybe", {
     "persistence": "Optional[Persistence]",
     "vpc": "Optional[str]",
     "deleteAfterSeconds": "Optional[int]",
+    "spread": "Optional[bool]",
 }, total=False)
 
 
@@ -4505,13 +4506,26 @@ class VmSuspendReply(_VmSuspendReplyAlways):
     pass
 
 
+_VmForkReplySpreadAlways = TypedDict("_VmForkReplySpreadAlways", {
+    "nodes": "List[Optional[str]]",
+    "note": "Optional[str]",
+})
+
+
+class VmForkReplySpread(_VmForkReplySpreadAlways):
+    pass
+
+
 _VmForkReplyAlways = TypedDict("_VmForkReplyAlways", {
     "vmId": "str",
     "forks": "List[VmMade]",
 })
+_VmForkReplyMaybe = TypedDict("_VmForkReplyMaybe", {
+    "spread": "VmForkReplySpread",
+}, total=False)
 
 
-class VmForkReply(_VmForkReplyAlways):
+class VmForkReply(_VmForkReplyAlways, _VmForkReplyMaybe):
     pass
 
 

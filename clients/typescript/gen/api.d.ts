@@ -266,6 +266,7 @@ export interface VmFork {
   persistence?: Persistence | null;
   vpc?: string | null;
   deleteAfterSeconds?: number | null;
+  spread?: boolean | null;
 }
 
 export interface VmResize {
@@ -3537,6 +3538,10 @@ export interface Calls {
   }, options?: CallOptions): Promise<{
     vmId: string;
     forks: VmMade[];
+    spread?: {
+      nodes: Array<string | null>;
+      note: string | null;
+    };
   }>;
   /** POST /v1/vms/{vm_id}/snapshot: Take a snapshot of a VM, with its memory */
   vmSnapshot(args: {

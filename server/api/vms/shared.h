@@ -58,6 +58,13 @@ int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow
 /* ---- rewind: tree.c; to the snapshot of the body ---- */
 int rewind_vm(struct request *req, struct reply *res, const char *id, struct err *err);
 
+/* ---- VMs that were made: vms.c ---- */
+#define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
+/* A number of seconds of a body; null is -1. */
+int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent);
+/* {id, domains, consoleUrl} and the reply's other members */
+json_t *shape_made(struct request *req, const struct vm_info *v);
+
 /* ---- snapshots to be made: snapshots.c ---- */
 struct snapshot_wish {
 	char name[VM_NAME_MAX]; /* or "" */

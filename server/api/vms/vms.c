@@ -19,9 +19,8 @@
 
 #define PAGE_PLAIN 500 /* VMs of a page whose notes are read one by one */
 #define CREATE_TAG ERR_CREATE_VM_BAD_REQUEST
-#define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
-#define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
-#define READY_MAX INT64_C(86400)            /* seconds */
+#define THRESHOLD_DEFAULT 1      /* bytes: any traffic is activity */
+#define READY_MAX INT64_C(86400) /* seconds */
 #define READY_DEFAULT 120
 #define THRESHOLD_MAX (INT64_C(1) << 40)
 
@@ -75,13 +74,12 @@ static int check_checkpoint(int64_t every_s, enum err_code tag, struct err *err)
 	                         VM_CHECKPOINT_MIN);
 }
 
-static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
+int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
 {
 	return seen == JSON_IS_GIVEN ? seconds : seen == JSON_IS_NULL ? -1 : absent;
 }
 
-/* {id, domains, consoleUrl} and the reply's other members */
-static json_t *shape_made(struct request *req, const struct vm_info *v)
+json_t *shape_made(struct request *req, const struct vm_info *v)
 {
 	return json_pack("{s:s, s:o, s:n}", "id", v->id, "domains", shape_domains(req, v->id),
 	                 "consoleUrl");
@@ -523,53 +521,6 @@ int api_vm_suspend(struct request *req, struct reply *res, struct err *err)
 	                  json_pack("{s:s, s:s, s:s}", "id", v.id, "vmInstanceId", v.instance,
 	                            "snapshotLayerId", v.point),
 	                  err);
-}
-
-struct fork_body {
-	int64_t count, delete_after;
-	enum json_presence delete_seen;
-	char vpc[24];
-	json_t *persistence;
-};
-static const struct json_field fork_fields[] = {
-	JSON_FIELD(JSON_WANT_I64, fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
-	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0,
-	           "Persistence | null"),
-	JSON_FIELD_STR(fork_body, vpc, "vpc", JSON_NULLABLE),
-	JSON_FIELD_P(JSON_WANT_I64, fork_body, delete_after, delete_seen, "deleteAfterSeconds",
-	             JSON_NULLABLE, 1, IDLE_MAX),
-};
-JSON_TABLE(VmFork, fork_fields);
-
-int api_vm_fork(struct request *req, struct reply *res, struct err *err)
-{
-	struct fork_body b = { .count = 1 };
-	struct vm_persistence p;
-	struct vm_fork_opts o = { 0 };
-	autofree struct vm_info *v = NULL;
-	autojson json_t *forks = json_array();
-	const char *id;
-	int r;
-
-	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, ERR_BAD_REQUEST, fork_fields, ARRAY_SIZE(fork_fields), &b,
-	                        err)) < 0 ||
-	    (r = parse_persistence(b.persistence, ERR_BAD_REQUEST, &p, err)) < 0)
-		return r;
-	if (*b.vpc && strcmp(b.vpc, "fresh-address") != 0)
-		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'vpc' must be \"fresh-address\"");
-	o.persistence = b.persistence && !json_is_null(b.persistence) ? &p : NULL;
-	o.fresh_address = *b.vpc != '\0';
-	o.delete_after_s = idle_of(b.delete_seen, b.delete_after, 0);
-	if ((r = vmm_fork(deps_of(req)->vmm, who_of(req)->account, id, (unsigned)b.count, &o, &v,
-	                  err)) < 0)
-		return r;
-	if (deps_of(req)->ports)
-		ports_refresh(deps_of(req)->ports);
-	for (int64_t i = 0; i < b.count; i++)
-		if (json_array_append_new(forks, shape_made(req, &v[i])) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-	return reply_json(res, json_pack("{s:s, s:O}", "vmId", id, "forks", forks), err);
 }
 
 int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
