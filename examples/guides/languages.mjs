@@ -42,15 +42,26 @@ export async function vmFor(language) {
   return freestyle.vms.ref({ vmId: id });
 }
 
-/** Runs a program with arguments in a directory of its own, so that many can run at once; throws when it fails. */
-export async function run(vm, language, code, args = []) {
+/** Runs a program with arguments and input in a directory of its own, so that many can run at once; throws when it fails. */
+export async function run(vm, language, code, args = [], stdin = "") {
   const { file, command } = LANGUAGES[language];
   const dir = `/tmp/run-${randomUUID()}`;
   await vm.fs.writeTextFile(`${dir}/${file}`, code);
+  await vm.fs.writeTextFile(`${dir}/.stdin`, stdin);
   const r = await vm.exec({
-    command: `cd ${dir} && ${command} ${args.map(quote).join(" ")}; s=$?; rm -rf ${dir}; exit $s`,
+    command: `export HOME=/root; cd ${dir} && ${command} ${args.map(quote).join(" ")} <.stdin; s=$?; rm -rf ${dir}; exit $s`,
     timeoutMs: 600_000,
   });
   if (r.statusCode !== 0) throw new Error(`${language} exited with ${r.statusCode}:\n${r.stderr || r.stdout}`);
-  return r.stdout;
+  return r.stdout.trimEnd();
+}
+
+/** What a program says that fails: the last line that is not empty. */
+export async function failure(vm, language, code) {
+  try {
+    await run(vm, language, code);
+  } catch (e) {
+    return e.message.trim().split("\n").at(-1).trim();
+  }
+  throw new Error(`this ${language} program was to fail`);
 }
