@@ -24,7 +24,7 @@ help: ## this list
 deps: ## install missing Debian packages (as root)
 	@scripts/deps.sh build run test
 
-build: ## compile everything into build/
+build: ## compile what runs and is installed into build/
 	@scripts/build.sh release
 
 run: ## build, prepare and serve in the foreground until Ctrl-C (as root)

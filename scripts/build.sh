@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh KIND [TARGET...]: configure (once) and compile; kinds: release, asan, tsan, fuzz, cov
 #
-# release  build/       what make run starts
+# release  build/       what make run starts, and nothing else unless targets are named (all: test programs, too)
 # asan     build-asan/  the same with AddressSanitizer and UBSan, for the tests
 # tsan     build-tsan/  with ThreadSanitizer, for tests of multi-threaded code
 # fuzz     build-fuzz/  clang with libFuzzer
@@ -14,7 +14,10 @@ kind=${1:-release}
 shift || true
 sanitize=("-Db_sanitize=address,undefined" -Db_lundef=false -Doptimization=1 -Dwerror=false)
 case $kind in
-release) dir=build options=() ;;
+release)
+	dir=build options=()
+	(($# > 0)) || set -- product
+	;;
 # Warnings are errors in build/ only: the sanitizers cause false flow warnings in gcc.
 asan) dir=build-asan options=("${sanitize[@]}") ;;
 tsan) dir=build-tsan options=(-Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dwerror=false) ;;
@@ -33,6 +36,8 @@ cov)
 esac
 
 "$ROOT/scripts/deps.sh" build
+# Two hundred programs, all with everything in them: several times faster where lld is there. What is installed is linked as usual.
+[[ $kind == release ]] || ! command -v ld.lld >/dev/null || export CC_LD=lld
 trap step_stop EXIT
 
 # Where there is ccache, meson uses it; objects do not depend on the directory, so all clones share them.

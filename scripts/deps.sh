@@ -13,7 +13,7 @@ declare -A packages=(
 		libxxhash-dev libcmocka-dev libvterm-dev libwslay-dev libnghttp2-dev libedit-dev libpng-dev libgit2-dev libarchive-dev libpcre2-dev zlib1g-dev libssh-dev libseccomp-dev libzstd-dev libexpat1-dev"
 	[run]="qemu-system-x86 qemu-utils nftables iproute2 wireguard-tools wireguard-go git libarchive-tools tzdata
 		uacme mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
-	[test]="ccache clang clang-19 clang-format clang-tidy libclang-rt-14-dev shellcheck python3 python3-pyflakes
+	[test]="ccache clang clang-19 clang-format clang-tidy libclang-rt-14-dev lld shellcheck python3 python3-pyflakes
 		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble postgresql lintian chromium prometheus python3-prometheus-client ruby"
 	[deb]="dpkg-dev binutils"
 )

@@ -15,8 +15,8 @@ trap step_stop EXIT
 
 scripts/build.sh release
 # Only the units contain paths, so another PREFIX recompiles nothing.
-configure() { meson configure build -Dprefix="$PREFIX" -Dsysconfdir=/etc >&2; }
-install_files() { DESTDIR=$DESTDIR meson install -C build >&2; }
+configure() { meson configure build -Dprefix="$PREFIX" -Dsysconfdir=/etc >&2 && ninja -C build product >&2; }
+install_files() { DESTDIR=$DESTDIR meson install -C build --no-rebuild >&2; }
 step "setting the prefix $PREFIX" configure
 step "installing" install_files
 [[ -e $DESTDIR/etc/pando/pando.conf ]] ||

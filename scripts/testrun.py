@@ -229,6 +229,12 @@ def meson_tests(build):
     return introspect("--tests", build)
 
 
+def programs_of(build, tests):
+    """What has to be compiled for these tests, as targets of ninja."""
+    files = {t["id"]: t["filename"] for t in introspect("--targets", build)}
+    return sorted({os.path.relpath(f, os.path.join(ROOT, build)) for t in tests for d in t["depends"] for f in files[d]})
+
+
 def meson_run(name, build, options, limit_s, lanes=UNIT_LANES):
     log = os.path.join(ROOT, build, "meson-logs", "testlog.json")
     if os.path.exists(log):
@@ -294,7 +300,7 @@ def step_unit():
     # tests that do not work with a sanitizer (a preloaded library, a jail): not built there, or in the suite "plain"
     there = {t["name"] for t in meson_tests("build-asan")}
     only = [t["name"] for t in meson_tests("build") if t["name"] not in there or t["suite"][0].endswith("plain")]
-    if only:
+    if only and run.command("build-plain", ["scripts/build.sh", "release", *programs_of("build", [t for t in meson_tests("build") if t["name"] in only])], 600):
         meson_run("plain", "build", only, 900, lanes=2)
 
 
@@ -322,9 +328,7 @@ def step_tsan():
     lost = sorted(set(TSAN) - {t["name"] for t in tests})
     if lost:
         run.record("tsan", "every test is there", "fail", f"meson knows no test called {' '.join(lost)}")
-    files = {t["id"]: t["filename"] for t in introspect("--targets", build)}
-    programs = {os.path.relpath(f, os.path.join(ROOT, build)) for t in tests for d in t["depends"] for f in files[d]}
-    if run.command("build-tsan", ["scripts/build.sh", "tsan", *sorted(programs)], 1200):
+    if run.command("build-tsan", ["scripts/build.sh", "tsan", *programs_of(build, tests)], 1200):
         meson_run("tsan", build, ["--suite", "unit", "--timeout-multiplier", "2", *TSAN], 900)
 
 

@@ -241,6 +241,7 @@ int h2_resp_head(struct xchg *x, const struct h1_head *h, uint64_t len)
 		snprintf(hsts, sizeof(hsts), "max-age=%u", x->c->w->e->conf.hsts_s);
 		v[n++] = nv("strict-transport-security", 25, hsts, strlen(hsts));
 	}
+	x->took_ms = x->c->w->now;
 	r = nghttp2_submit_response(x->c->h2->s, x->stream, v, n, none ? NULL : &body);
 	ebuf_done(&names);
 	return r < 0 ? -ENOMEM : 0;

@@ -423,8 +423,8 @@ void own_keep(struct vmm *m)
 		}
 		seed_drop(m, t.vcpus, t.mem_mb); /* of other settings, or dead */
 		r = make(m, &j, &t, &err);
-		if (r == 0)
-			r = use(m, &j, &t, &err);
+		if (r == 0 && (r = use(m, &j, &t, &err)) < 0)
+			seed_drop(m, t.vcpus, t.mem_mb); /* of a template that nobody uses */
 		if (r == 0)
 			log_obj(LOG_LV_INFO, "template", j.key,
 			        "this server's own is ready after %.1f s (%u vCPUs, %u MB)",

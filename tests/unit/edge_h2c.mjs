@@ -115,7 +115,8 @@ describe("HTTP/2 to the VM", () => {
     const r = await ask("/big?n=5000000&length=1");
     assert.deepEqual([r.body.length, r.headers["content-length"]], [5000000, "5000000"]);
     const all = await Promise.all(Array.from({ length: 50 }, (_, i) => ask(`/big?n=${i * 10000}`)));
-    assert.deepEqual(all.map((x) => x.body.length), Array.from({ length: 50 }, (_, i) => i * 10000));
+    const lost = all.filter((x, i) => x.body.length !== i * 10000).map((x) => [x.headers, x.code, x.body.slice(0, 200)]);
+    assert.deepEqual(lost, []);
   });
 
   it("passes an early answer", limit, async () => {

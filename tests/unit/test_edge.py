@@ -26,7 +26,7 @@ HEAD_MS, STALL_MS = 1500, 2000
 class Stand:
     """edgeup in front of the app."""
     host = "app.edge.test"
-    head_ms = HEAD_MS
+    head_ms, stall_ms = HEAD_MS, STALL_MS
 
     @classmethod
     def setUpClass(cls):
@@ -35,7 +35,7 @@ class Stand:
         up = int(cls.app.stdout.readline())
         cls.tls_port, cls.http_port = free_port(), free_port()
         cls.p = subprocess.Popen([EDGEUP, cls.dir, f"127.0.0.1:{cls.tls_port}", f"127.0.0.1:{cls.http_port}",
-                                  f"127.0.0.1:{up}", str(cls.head_ms), str(STALL_MS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                  f"127.0.0.1:{up}", str(cls.head_ms), str(cls.stall_ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert cls.p.stdout.readline() == "ready\n"
         cls.ca = os.path.join(cls.dir, "ca.crt")
         cls.e = Edge(cls.tls_port, cls.http_port, cls.ca)

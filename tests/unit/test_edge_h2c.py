@@ -19,7 +19,7 @@ OK = field(":status", "200")
 
 
 class Wellbehaved(Stand, unittest.TestCase):
-    head_ms = 20000  # deadlines are not what is tested here
+    head_ms = stall_ms = 20000  # deadlines are not what is tested here
 
     def test_with_node(self):
         app = subprocess.Popen(["node", os.path.join(HERE, "h2c_app.mjs")], stdout=subprocess.PIPE, text=True)
@@ -37,6 +37,20 @@ class Wellbehaved(Stand, unittest.TestCase):
             app.kill()
             app.wait()
             app.stdout.close()
+
+    def test_a_client_that_takes_its_time(self):
+        """An answer that waits from its first byte on has all of the time that a client has."""
+        with Client(self.e.tls(self.host, alpn=["h2"]), window=0) as c:
+            streams = [c.ask(self.host, "/big?n=5000") for _ in range(10)]
+            c.wait(lambda: all(c.status(s) for s in streams), "the heads")
+            end = time.monotonic() + 2  # the edge looks at deadlines meanwhile
+            while time.monotonic() < end:
+                c.read(0.1)
+            self.assertEqual(c.resets, set())
+            for s in streams:
+                c.give(s, 5000)
+            c.wait(lambda: all(c.ended(s) for s in streams), "the bodies")
+            self.assertEqual([len(c.body(s)) for s in streams], [5000] * len(streams))
 
 
 class Hostile(Stand, unittest.TestCase):

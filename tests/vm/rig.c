@@ -379,6 +379,17 @@ static void say_work(struct rig *r, struct vmm *m)
 	        "at work: keeper %d %d, ready VMs %d, blank processes %d, starting %u, debts %zu\n",
 	        m->keeping, m->collect_wanted, m->making_ready, m->making_blank, m->n_starting,
 	        (size_t)m->n_debts);
+	fprintf(stderr, "own template %s: being made %d, failed %u times\n", m->own.point,
+	        m->making_own, m->own.failures);
+	for (size_t i = 0; i < SEEDS_MAX; i++)
+		if (m->seeds[i].vm)
+			fprintf(stderr,
+			        "seed of %s: lost %d, tried %d, failures %u, its machine %s\n",
+			        m->seeds[i].point, m->seeds[i].lost, m->seeds[i].tried,
+			        m->seed_failures,
+			        fake_runs(r->fake, m->seeds[i].vm->row.info.instance)
+			                ? "runs"
+			                : "does not run");
 	for (size_t i = 0; i < m->vms.n; i++) {
 		const struct vm *vm = m->vms.all[i];
 
