@@ -116,7 +116,7 @@ module PandoKernel
 
     def describe(error)
       value = text(error.message.to_s)
-      lines = (error.backtrace || []).reject { |line| line.start_with?(__FILE__) }
+      lines = (error.backtrace || []).take_while { |line| !line.start_with?(__FILE__) } # what called the cell is ours and Ruby's
       trace = ["#{lines.empty? ? "" : "#{lines[0]}: "}#{value} (#{error.class})", *lines.drop(1).map { |line| "\tfrom #{line}" }]
       trace << describe(error.cause)["traceback"] if error.cause
       { "name" => error.class.to_s, "value" => value, "traceback" => text(trace.join("\n")) }
