@@ -87,6 +87,7 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		[AGENT_LANG_JAVASCRIPT] = { NODE, "node.mjs", NULL },
 		[AGENT_LANG_TYPESCRIPT] = { NODE, "node.mjs", "--typescript" },
 		[AGENT_LANG_BASH] = { "/bin/bash", "bash.sh", NULL },
+		[AGENT_LANG_RUBY] = { "/usr/bin/ruby", "ruby.rb", NULL }, /* not in the image */
 	};
 	const char *dir = a->kernels ? a->kernels : CODE_KERNELS;
 	char file[PATH_MAX];
@@ -104,7 +105,9 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		execve(NODE_LOCAL,
 		       (char *[]){ (char *)(uintptr_t)NODE_LOCAL, argv[1], argv[2], NULL }, env->v);
 	if (execve(argv[0], argv, env->v) < 0)
-		dprintf(2, "run %s: %m\n", argv[0]);
+		dprintf(2, "run %s: %m%s\n", argv[0],
+		        lang == AGENT_LANG_RUBY && errno == ENOENT ? ": install the package ruby"
+		                                                   : "");
 	_exit(127);
 }
 

@@ -48,6 +48,8 @@ static const struct {
 	{ "mts", "typescript" },
 	{ "bash", "bash" },
 	{ "sh", "bash" },
+	{ "ruby", "ruby" },
+	{ "rb", "ruby" },
 };
 
 const char *cell_language(const char *name)

@@ -28,7 +28,7 @@
 
 #define CODE_MAX (224u << 10)
 #define HISTORY_MAX 2000
-#define LANGUAGES "python javascript typescript bash py js ts sh"
+#define LANGUAGES "python javascript typescript bash ruby py js ts sh rb"
 
 enum {
 	O_LANGUAGE,
@@ -402,7 +402,7 @@ static int code(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ NULL, "[VM]", "run a cell or open a prompt on a Python, JavaScript, TypeScript or Bash kernel", code,
+	{ NULL, "[VM]", "run a cell or open a prompt on a Python, JavaScript, TypeScript, Bash or Ruby kernel", code,
 	  { { "language", "LANGUAGE", "the language; default: from the file's name, or python", 'l', CLI_CHOICE, LANGUAGES },
 	    { "eval", "CODE", "run this and exit", 'e' },
 	    { "file", "FILE", "run this file and exit ('-': stdin)", 'f' },

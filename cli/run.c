@@ -38,7 +38,8 @@ static const struct {
 } interpreters[] = { { "python", "python3" },
 	             { "javascript", "node" },
 	             { "typescript", "node" },
-	             { "bash", "bash" } };
+	             { "bash", "bash" },
+	             { "ruby", "ruby" } };
 
 /*
  * Writes the file without its types and prints its new name: one that neither imports nor uses
@@ -219,7 +220,7 @@ static int run(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ NULL, "[FILE]...", "run a program or command in a new VM, which is deleted afterwards", run,
 	  { { "language", "LANGUAGE", "its language; default: from the file's name, or its #! line", 'l', CLI_CHOICE,
-	      "python javascript typescript bash py js ts sh" },
+	      "python javascript typescript bash ruby py js ts sh rb" },
 	    { "env", "NAME=VALUE", "set this variable; NAME alone: copy it from here", 'e', CLI_LIST },
 	    { "timeout", "TIME", "time limit, like 30s", 't', CLI_DURATION },
 	    { "snapshot", "SNAPSHOT", "in a VM from this snapshot", 's' },

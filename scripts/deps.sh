@@ -14,7 +14,7 @@ declare -A packages=(
 	[run]="qemu-system-x86 qemu-utils nftables iproute2 wireguard-tools wireguard-go git libarchive-tools tzdata
 		uacme mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
 	[test]="ccache clang clang-19 clang-format clang-tidy libclang-rt-14-dev lld shellcheck python3 python3-pyflakes
-		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble postgresql lintian chromium prometheus python3-prometheus-client"
+		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble postgresql lintian chromium prometheus python3-prometheus-client ruby"
 	[deb]="dpkg-dev binutils"
 )
 

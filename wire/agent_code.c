@@ -27,7 +27,7 @@ unsigned agent_language_of(const char *name)
 	} more[] = { { "python3", AGENT_LANG_PYTHON }, { "py", AGENT_LANG_PYTHON },
 		     { "js", AGENT_LANG_JAVASCRIPT },  { "node", AGENT_LANG_JAVASCRIPT },
 		     { "ts", AGENT_LANG_TYPESCRIPT },  { "sh", AGENT_LANG_BASH },
-		     { "shell", AGENT_LANG_BASH } };
+		     { "shell", AGENT_LANG_BASH },     { "rb", AGENT_LANG_RUBY } };
 
 	for (unsigned i = 1; i < AGENT_LANG_END; i++)
 		if (!strcmp(name, language_names[i]))

@@ -27,7 +27,8 @@
 	M(1, PYTHON, "python")         \
 	M(2, JAVASCRIPT, "javascript") \
 	M(3, TYPESCRIPT, "typescript") \
-	M(4, BASH, "bash")
+	M(4, BASH, "bash")             \
+	M(5, RUBY, "ruby")
 #define AGENT_LANGUAGE_ENUM(num, NAME, name) AGENT_LANG_##NAME = (num),
 enum agent_language { AGENT_LANGUAGES(AGENT_LANGUAGE_ENUM) AGENT_LANG_END };
 const char *agent_language_name(unsigned language); /* "?" if there is none */

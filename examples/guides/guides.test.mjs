@@ -5,7 +5,6 @@ import { once } from "node:events";
 import readline from "node:readline";
 import { after, before, test } from "node:test";
 import { WebSocket } from "ws";
-import { answers, runPython, serve } from "./run-code.mjs";
 import { spawnInVm } from "./spawn-in-vm.mjs";
 import { serveTerminal, ticketUrl } from "./web-terminal.mjs";
 
@@ -16,25 +15,6 @@ before(async () => {
   ({ vm, vmId } = await freestyle.vms.create({ name: "guides", idleTimeoutSeconds: null }));
 }, LIMIT);
 after(() => vm?.delete(), LIMIT);
-
-test("many scripts on one VM", LIMIT, async () => {
-  assert.equal(await runPython(vm, "import sys; print('total:', sum(int(x) for x in sys.argv[1:]))", [3, 4, 5]), "total: 12\n");
-  await assert.rejects(runPython(vm, "raise ValueError('boom')"), /exited with 1:[^]*ValueError: boom/);
-  const said = await Promise.all([111, 222].map((n) => runPython(vm, `print(${n} * 2)`)));
-  assert.deepEqual(said, ["222\n", "444\n"]);
-});
-
-test("a snapshot has its server running", LIMIT, async () => {
-  await serve(vm, "pyserver", { command: "/usr/bin/python3 -m http.server 3000", port: 3000 });
-  const { snapshotId } = await vm.snapshot();
-  const { vm: second } = await freestyle.vms.create({ snapshotId, idleTimeoutSeconds: null });
-  try {
-    assert.ok(await answers(second, 3000)); // at once: nobody started anything
-  } finally {
-    await second.delete();
-    await freestyle.vms.snapshots.delete({ snapshotId });
-  }
-});
 
 /** What came until it matches. */
 function until(viewer, pattern) {

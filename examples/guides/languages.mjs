@@ -42,15 +42,30 @@ export async function vmFor(language) {
   return freestyle.vms.ref({ vmId: id });
 }
 
-/** Runs a program with arguments in a directory of its own, so that many can run at once; throws when it fails. */
-export async function run(vm, language, code, args = []) {
+/**
+ * Runs a program with arguments and input in a directory of its own, so that many can run at once; throws when it fails. fetch gives up when an answer
+ * takes five minutes, so the program runs by itself, and its end is waited for.
+ */
+export async function run(vm, language, code, args = [], stdin = "") {
   const { file, command } = LANGUAGES[language];
   const dir = `/tmp/run-${randomUUID()}`;
-  await vm.fs.writeTextFile(`${dir}/${file}`, code);
-  const r = await vm.exec({
-    command: `cd ${dir} && ${command} ${args.map(quote).join(" ")}; s=$?; rm -rf ${dir}; exit $s`,
-    timeoutMs: 600_000,
-  });
-  if (r.statusCode !== 0) throw new Error(`${language} exited with ${r.statusCode}:\n${r.stderr || r.stdout}`);
-  return r.stdout;
+  const go = `export HOME=/root\n${command} ${args.map(quote).join(" ")} <.stdin >.out 2>.err\necho $? >.new; mv .new .status\n`;
+  for (const [name, text] of Object.entries({ [file]: code, ".stdin": stdin, ".run": go })) await vm.fs.writeTextFile(`${dir}/${name}`, text);
+  const wait = "timeout 200 sh -c 'until [ -e .status ]; do sleep 0.1; done'";
+  let r = await vm.exec({ command: `cd ${dir}; setsid sh .run </dev/null >/dev/null 2>&1 & cd ${dir}; ${wait}`, timeoutMs: 280_000 });
+  while (r.statusCode === 124) r = await vm.exec({ command: `cd ${dir}; ${wait}`, timeoutMs: 280_000 });
+  const [status, out, err] = await Promise.all([".status", ".out", ".err"].map((name) => vm.fs.readTextFile(`${dir}/${name}`)));
+  await vm.exec(`rm -rf ${dir}`);
+  if (Number(status) !== 0) throw new Error(`${language} exited with ${Number(status)}:\n${err || out}`);
+  return out.trimEnd();
+}
+
+/** What a program says that fails: the last line that is not empty. */
+export async function failure(vm, language, code) {
+  try {
+    await run(vm, language, code);
+  } catch (e) {
+    return e.message.trim().split("\n").at(-1).trim();
+  }
+  throw new Error(`this ${language} program was to fail`);
 }

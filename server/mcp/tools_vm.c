@@ -111,7 +111,7 @@ const struct mcp_tool mcp_vm_tools[] = {
 	  METHOD_POST, "/v1/vms/{vm_id}/code", MCP_DESTROYS | MCP_OPEN_WORLD,
 	  OBJECT("\"vmId\",\"code\"",
 		VM_ID "," STRING("code", "The code") ","
-		ENUM("language", "\"python\",\"javascript\",\"typescript\",\"bash\"", "Default python") ","
+		ENUM("language", "\"python\",\"javascript\",\"typescript\",\"bash\",\"ruby\"", "Default python") ","
 		STRING("contextId", "Context to run it in; default: the VM's one for that language") "," USER "," TIMEOUT ","
 		MAX_OUTPUT),
 	  RESULT("\"contextId\",\"stdout\",\"stderr\",\"results\"",

@@ -35,7 +35,7 @@ def png_size(data):
     return size
 
 
-class CodeChecks:
+class CodeCalls:
     def kernel(self, language):
         """Skips the test where the language's kernel cannot run."""
 
@@ -75,6 +75,49 @@ class CodeChecks:
         self.assertEqual(status, 200, body)
         return body["contextId"]
 
+    def listed(self, ctx):
+        status, body = self.request("GET", self.code_path("/contexts"))
+        self.assertEqual(status, 200, body)
+        return {c["contextId"]: c for c in body["contexts"]}.get(ctx)
+
+    def interrupted(self, ctx, language, code, before, after=lambda: None):
+        """The reply of a cell that is interrupted between before() and after()."""
+        got = {}
+        t = threading.Thread(target=lambda: got.update(self.cell(code, language, contextId=ctx, timeoutMs=WAIT_S * 1000)))
+        t.start()
+        before()
+        self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/interrupt"))[0], 200)
+        after()
+        t.join(2 * WAIT_S)
+        self.assertEqual((got["error"]["name"], got.get("interrupted"), got.get("timedOut")),
+                         ({"python": "KeyboardInterrupt", "ruby": "Interrupt"}.get(language, "Interrupted"), True, None), got)
+        return got
+
+    def bash(self, code):
+        r = self.cell(code, "bash")
+        self.assertNotIn("error", r)
+        return r["stdout"].strip()
+
+    def wait_for_cell(self, ctx, state):
+        end = time.monotonic() + WAIT_S
+        while self.listed(ctx)["waiting"] != 1 and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.listed(ctx)["state"], state)
+
+    def interrupt_before_it_begins(self, language, pid, code, begun):
+        """Its kernel is stopped: it has been given the cell, and has not begun with it."""
+        ctx = self.context(language)
+        r = self.cell(pid, language, contextId=ctx)
+        number = (r["stdout"] or r["results"][0]["text/plain"]).strip()
+        self.bash(f"kill -STOP {number}")
+        self.interrupted(ctx, language, code, lambda: self.wait_for_cell(ctx, "busy"), lambda: self.bash(f"kill -CONT {number}"))
+        r = self.cell(begun, language, contextId=ctx)
+        self.assertNotIn("error", r)
+        self.assertIn("not begun", str(r["results"]) + r["stdout"])
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
+
+class CodeChecks(CodeCalls):
     # ---- every language ----
 
     def test_python_cells_keep_their_state(self):
@@ -236,42 +279,6 @@ class CodeChecks:
 
     # ---- interrupts ----
 
-    def interrupted(self, ctx, language, code, before, after=lambda: None):
-        """The reply of a cell that is interrupted between before() and after()."""
-        got = {}
-        t = threading.Thread(target=lambda: got.update(self.cell(code, language, contextId=ctx, timeoutMs=WAIT_S * 1000)))
-        t.start()
-        before()
-        self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/interrupt"))[0], 200)
-        after()
-        t.join(2 * WAIT_S)
-        self.assertEqual((got["error"]["name"], got.get("interrupted"), got.get("timedOut")),
-                         ("KeyboardInterrupt" if language == "python" else "Interrupted", True, None), got)
-        return got
-
-    def bash(self, code):
-        r = self.cell(code, "bash")
-        self.assertNotIn("error", r)
-        return r["stdout"].strip()
-
-    def wait_for_cell(self, ctx, state):
-        end = time.monotonic() + WAIT_S
-        while self.listed(ctx)["waiting"] != 1 and time.monotonic() < end:
-            time.sleep(0.05)
-        self.assertEqual(self.listed(ctx)["state"], state)
-
-    def interrupt_before_it_begins(self, language, pid, code, begun):
-        """Its kernel is stopped: it has been given the cell, and has not begun with it."""
-        ctx = self.context(language)
-        r = self.cell(pid, language, contextId=ctx)
-        number = (r["stdout"] or r["results"][0]["text/plain"]).strip()
-        self.bash(f"kill -STOP {number}")
-        self.interrupted(ctx, language, code, lambda: self.wait_for_cell(ctx, "busy"), lambda: self.bash(f"kill -CONT {number}"))
-        r = self.cell(begun, language, contextId=ctx)
-        self.assertNotIn("error", r)
-        self.assertIn("not begun", str(r["results"]) + r["stdout"])
-        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
-
     def test_interrupt_before_it_begins(self):
         self.interrupt_before_it_begins("bash", "echo $$", "begun=1; sleep 1000", "echo ${begun-not begun}")
 
@@ -333,11 +340,6 @@ class CodeChecks:
         self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
 
     # ---- contexts ----
-
-    def listed(self, ctx):
-        status, body = self.request("GET", self.code_path("/contexts"))
-        self.assertEqual(status, 200, body)
-        return {c["contextId"]: c for c in body["contexts"]}.get(ctx)
 
     def test_contexts(self):
         ctx = self.context("bash", cwd="/usr", env={"COLOUR": "red"})

@@ -16,13 +16,12 @@ TAP = re.compile(r"^(\s*)(ok|not ok) \d+ - (.*?)(?: # (SKIP|TODO)\b\s*(.*))?$")
 def install(case, folder):
     """As the lock file says; npm of this machine knows where to ask."""
     lock, done = (os.path.join(folder, n) for n in ("package-lock.json", "node_modules/.package-lock.json"))
-    guard = open(os.path.join(folder, "package.json"))  # held by one lane at a time
-    case.addCleanup(guard.close)
-    fcntl.flock(guard, fcntl.LOCK_EX)
-    if os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(lock):
-        return
-    r = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-                       text=True, timeout=110)
+    with open(os.path.join(folder, "package.json")) as guard:  # held by one lane at a time, and only while it installs
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(lock):
+            return
+        r = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                           text=True, timeout=110)
     case.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
 

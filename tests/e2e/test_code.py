@@ -7,7 +7,9 @@ import time
 
 from case import Case, limit, long
 from code_checks import CodeChecks
+from code_ruby_checks import RubyChecks
 from stream_checks import Stream, quoted
+from test_network import mirror
 
 DRAW = "import random, numpy as np\n(x, y, random.random(), random.getrandbits(64), float(np.random.random()))"
 
@@ -27,6 +29,11 @@ class TestCode(CodeChecks, Case):
         self.assertEqual(self.value("import sys\nsorted({'IPython', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"),
                          "['IPython', 'matplotlib', 'numpy', 'pandas']")
         self.assertEqual(self.value("[n for n in ('np', 'pd', 'plt', 'pandas', 'exit') if n in globals()]"), "[]")
+
+    def test_ruby_that_is_not_installed(self):
+        r = self.cell("1", "ruby")
+        self.assertEqual(r["error"]["name"], "KernelNotStarted")
+        self.assertIn("install the package ruby", r["stderr"])
 
     def test_dataframes_are_tables(self):
         r = self.cell("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
@@ -213,3 +220,38 @@ class TestCode(CodeChecks, Case):
     def test_pictures_are_base64(self):
         r = self.cell("from IPython.display import Image\nImage(data=b'\\x89PNG not really', format='png')")
         self.assertEqual(base64.b64decode(r["results"][0]["image/png"]), b"\x89PNG not really")
+
+
+class Ruby(RubyChecks, Case):
+    """In a VM that has it."""
+    long = True
+    limit_s = 600
+    keeps_specs = True
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.port, cls.key, cls.vm = cls.s.port, cls.s.key(), None
+
+    @limit(3600)
+    def test_a_ruby_is_installed(self):
+        if not mirror():
+            self.skipTest("this host's apt uses no http:// mirror: nothing can be installed in a guest")
+        type(self).vm = self.s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None, "spec": {"aptDeps": ["ruby"]}}, timeout=3500)["id"]
+
+    def kernel(self, language):
+        if not self.vm:
+            self.skipTest("there is no VM with Ruby")
+
+    def test_b_forks_have_its_variables(self):
+        self.cell("x = {a: 1}; srand(1)", "ruby")
+        forks = self.s.fork(self.vm, 2)
+        draws = [self.value("[x, rand(10**12)]", "ruby", vm=vm) for vm in (self.vm, *forks)]
+        self.assertEqual(len(set(draws)), 3, draws)
+        for i, vm in enumerate(forks):
+            self.cell(f"x[:a] = {i + 10}", "ruby", vm=vm)
+        self.assertEqual([self.value("x[:a]", "ruby", vm=vm) for vm in (self.vm, *forks)], ["1", "10", "11"])
+        self.s.post(forks[0], "suspend")
+        self.assertEqual(self.value("x[:a]", "ruby", vm=forks[0]), "10")
+        for vm in forks:
+            self.s.delete(vm)

@@ -4,9 +4,12 @@
 A page has a directory and one shell, so that variables and files of a block are there in the next. js blocks are run by Node with the packages of tests/sdk, python
 blocks with clients/python. Pages name the places of a server with its defaults; PLACES puts this server's there, and back into what is printed. What a page made is
 deleted at its end. Only stdout is compared: progress goes to stderr when the machine is busy. doc_blocks.py says how a page is read and what counts as the same.
+
+Pages that run a program of examples/guides (ProgramPages) are given more time: packages are installed in VMs that may be emulated.
 """
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,9 +21,13 @@ import node
 from case import Case, limit, long
 from doc_blocks import blocks, difference
 from harness import PATIENCE, ROOT, reap
+from test_network import mirror
 
 SDK = os.path.join(ROOT, "tests/sdk")
-BLOCK_S = 120 * PATIENCE
+GUIDES = os.path.join(ROOT, "examples/guides")
+PROGRAM = re.compile(r"^(?:\w+=\S+ )*node examples/guides/(\S+)\.mjs", re.MULTILINE)
+BARE = ("nodejs", "bun", "deno")  # programs that install no packages of Debian
+ELSEWHERE = ("guides/docker.md", "guides/web-terminal.md")  # run by test_docker.py and test_guides_serve.py, which go on with what the page made
 NOT_RUN_MAX = 12  # in all pages
 # pages that make test runs; the others are for make test-long
 QUICK = ("QUICKSTART.md", "guides/code-interpreter.md", "guides/fork-and-explore.md")
@@ -84,9 +91,10 @@ class Shell:
         self.proc.stdin.close()
 
 
-class Docs(Case):
+class Pages(Case):
     keeps_specs = True  # cached layers of pages that install something stay
     limit_s = 300
+    block_s = 120 * PATIENCE
 
     @classmethod
     def setUpClass(cls):
@@ -94,7 +102,7 @@ class Docs(Case):
         cls.places = [("/var/lib/pando", cls.s.dir), ("127.0.0.1:8787", f"127.0.0.1:{cls.s.port}"),
                       ("127.0.0.1:8443", f"127.0.0.1:{cls.s.edge_port}"), ("127.0.0.1:8080", f"127.0.0.1:{cls.s.edge_http_port}"),
                       ("clients/python", os.path.join(ROOT, "clients/python")),
-                      ("examples/guides", os.path.join(ROOT, "examples/guides"))]
+                      ("examples/guides", GUIDES)]
 
     def there(self, text):
         """A page's text with this server's places."""
@@ -133,11 +141,11 @@ class Docs(Case):
         for b in todo:
             if b.not_run:
                 continue
-            status, came, said = (self.back(x) if isinstance(x, str) else x for x in shell.run(b.lang, self.there(b.text), BLOCK_S))
+            status, came, said = (self.back(x) if isinstance(x, str) else x for x in shell.run(b.lang, self.there(b.text), self.block_s))
             if os.environ.get("PANDO_DOCS_SHOW"):
                 print(f"---- {b.where}\n{came}{said}", file=sys.stderr, flush=True)
             if status != 0:
-                how = f"ended with {status}" if status is not None else f"did not end within {BLOCK_S} s, or ended the shell"
+                how = f"ended with {status}" if status is not None else f"did not end within {self.block_s} s, or ended the shell"
                 self.fail("\n".join([*wrong, f"{b.where}: this block {how}; it printed:\n{came}{said or '(nothing to stderr)'}"]))
             shown = b.shown.text if b.shown else ""
             d = difference(shown, came)
@@ -157,6 +165,8 @@ class Docs(Case):
             self.s.api("DELETE", f"/git/v1/repo/{r['id']}")
         reap()
 
+
+class Docs(Pages):
     def test_a_few_blocks_are_not_run(self):
         found = [b for page in pages() for b in read(page) if b.not_run]
         for b in found:
@@ -166,14 +176,38 @@ class Docs(Case):
         self.assertFalse(missing, f"no such pages: {missing}")
 
 
+class ProgramPages(Pages):
+    """Guides with a program in examples/guides."""
+    long = True
+    limit_s = 3600
+    block_s = 3000 * PATIENCE
+
+    def page(self, name):
+        if set(programs(name)) - set(BARE) and not mirror():
+            self.skipTest("this host's apt uses no http:// mirror, and guests trust the CA of no other: nothing can be installed in one")
+        node.install(self, GUIDES)
+        super().page(name)
+
+
+class Programs(ProgramPages):
+    pass
+
+
+def programs(name):
+    """Names of the programs of examples/guides that a page runs."""
+    return [p for b in read(name) if b.lang == "sh" and not b.not_run for p in PROGRAM.findall(b.text)]
+
+
 def of_page(name):
     def test(self):
         self.page(name)
     test.__doc__ = f"docs/{name}"
+    if programs(name):
+        return test
     test = limit(600)(test)
     return test if name in QUICK else long(test)
 
 
 for _page in pages():
-    if read(_page):
-        setattr(Docs, "test_page_" + os.path.basename(_page)[:-3].lower().replace("-", "_"), of_page(_page))
+    if read(_page) and _page not in ELSEWHERE:
+        setattr(Programs if programs(_page) else Docs, "test_page_" + os.path.basename(_page)[:-3].lower().replace("-", "_"), of_page(_page))

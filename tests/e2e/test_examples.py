@@ -39,37 +39,3 @@ class MoreExamples(Folder, Case):
     @limit(420)
     def test_guides(self):
         self.folder("guides", ["guides.test.mjs"])
-
-
-class Languages(Folder, Case):
-    """One test per language; those that are packages are installed in the guest."""
-    keeps_specs = True
-    long = True
-    limit_s = 3600
-
-    def language(self, name):
-        self.folder("guides", ["languages.test.mjs"], 3500, PANDO_LANGUAGES=name)
-
-    def test_language_node(self):
-        self.language("node")
-
-    def test_language_python(self):
-        self.language("python")
-
-    def test_language_bun(self):
-        self.language("bun")
-
-    def test_language_deno(self):
-        self.language("deno")
-
-    def test_language_ruby(self):
-        self.language("ruby")
-
-    def test_language_php(self):
-        self.language("php")
-
-    def test_language_go(self):
-        self.language("go")
-
-    def test_language_java(self):
-        self.language("java")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unmodified npm package against a server of ours: tests/sdk, run by Node, each of its tests counts"""
 import os
+import subprocess
 
 import node
 from case import AS_MAKE_RUN, Case, limit
@@ -9,6 +10,10 @@ from harness import ROOT
 DIR = os.path.join(ROOT, "tests/sdk")
 
 OWN_CLASS = ("spec", "systemd", "logs", "pty", "runs", "cron", "deploy")  # the others run in class Sdk: lanes share the work
+
+
+# Helper packages that the protocol's own documentation names, and npm does not have.
+NOT_IN_NPM = ("bun", "deno", "opencode", "postgres", "ruby", "uv", "web-terminal")
 
 
 class Sdk(Case):
@@ -43,3 +48,17 @@ class SdkLive(Sdk):
     @classmethod
     def files(cls):
         return ["logs.test.mjs", "pty.test.mjs"]
+
+
+class Helpers(Case):
+    long = True
+    own_server = False
+
+    @limit(240)
+    def test_helpers_that_npm_does_not_have(self):
+        """Of those that it has, tests/sdk/spec.test.mjs drives each. When npm gets another one, this fails: drive that, too."""
+        for name in NOT_IN_NPM:
+            r = subprocess.run(["npm", "view", f"@freestyle-sh/with-{name}", "version"], cwd=DIR, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+            self.assertNotEqual(r.returncode, 0, f"npm has @freestyle-sh/with-{name} {r.stdout.strip()}")
+            if "E404" not in r.stderr:
+                self.skipTest(f"npm cannot be asked: {r.stderr.strip()[-200:]}")

@@ -2,6 +2,7 @@
 // spec.test.mjs - specs through the unmodified freestyle package, and the helpers that bring a language
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
+import { VmJava } from "@freestyle-sh/with-java";
 import { VmNodeJs } from "@freestyle-sh/with-nodejs";
 import { VmPython } from "@freestyle-sh/with-python";
 import { Errors, VmSpec } from "freestyle";
@@ -109,6 +110,11 @@ describe("specs", () => {
     assert.equal(await sh(vm, "command -v node; ls /etc/systemd/system/install-nodejs.service 2>/dev/null || echo removed"),
       "/opt/nvm/versions/node/v24.0.1/bin/node\nremoved");
     await remove(vm);
+  });
+
+  // Its version 0.2.11 uses a constructor that the SDK has given up, and needs a version of another package that npm does not have (overrides in package.json).
+  it("cannot install Java with its helper: the SDK refuses that before any server is asked", async () => {
+    await assert.rejects(create({ spec: new VmSpec().with("java", new VmJava()) }), /new VmSpec\(\{\.\.\.\}\) is no longer supported/);
   });
 
   it("run code on the base image without a spec", { timeout: SHORT }, async () => {

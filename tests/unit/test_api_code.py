@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The code interpreter over the real agent, without a machine; usage: test_api_code.py SERVE_AGENT [TEST...]
 
-Python's checks need IPython and matplotlib on this host, and are skipped without; tests/e2e/test_code.py asks all of them of a VM.
+Python's checks need IPython and matplotlib on this host, Ruby's Ruby, and are skipped without; tests/e2e/test_code.py asks all of them of a VM.
 """
 import json
 import os
@@ -13,11 +13,13 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from code_checks import CodeChecks  # noqa: E402
+from code_ruby_checks import RubyChecks  # noqa: E402
 from served import KERNELS, Served  # noqa: E402
 
 SERVE = sys.argv[1]
 NEEDS = {"python": ["/usr/bin/python3", "-c", "import IPython, matplotlib_inline, matplotlib"],
-         "javascript": ["/usr/bin/node", "-e", "0"]}
+         "javascript": ["/usr/bin/node", "-e", "0"],
+         "ruby": ["/usr/bin/ruby", "-e", "0"]}
 
 
 def runs(argv):
@@ -27,7 +29,7 @@ def runs(argv):
         return False
 
 
-class Code(Served, CodeChecks, unittest.TestCase):
+class Code(Served, CodeChecks, RubyChecks, unittest.TestCase):
     limit_s = 120
 
     @classmethod
@@ -42,7 +44,7 @@ class Code(Served, CodeChecks, unittest.TestCase):
             cls.command("warm")
 
     def kernel(self, language):
-        if not self.has.get({"js": "javascript"}.get(language, language), True):
+        if not self.has.get({"js": "javascript", "rb": "ruby"}.get(language, language), True):
             self.skipTest(f"this host has no {language} with what its kernel needs")
 
     def test_another_node_is_kept_ready(self):

@@ -222,7 +222,7 @@ class Code:
 
     def __call__(self, code: str, language: str = "python", *, context: Optional[Context] = None, timeout: Optional[float] = None,
                  on_stdout: OnText = None, on_stderr: OnText = None, on_result: OnResult = None) -> Cell:
-        """Runs a cell: python, javascript, typescript or bash. State stays for the next one.
+        """Runs a cell: python, javascript, typescript, bash or ruby. State stays for the next one.
 
         Without a context, the default one of that language is used. An error in the code does not raise an exception:
         see ``cell.error``, or ``cell.check()``. After ``timeout`` seconds (290) the cell is interrupted and the kernel stays.

@@ -4,7 +4,7 @@
 import { ApiError, CellFailed, StreamBroken } from "./errors.js";
 import { bytesOfBase64, bytesOfOutput } from "./stream.js";
 
-/** @typedef {"python" | "javascript" | "typescript" | "bash" | "js" | "ts" | "sh"} Language */
+/** @typedef {"python" | "javascript" | "typescript" | "bash" | "ruby" | "js" | "ts" | "sh" | "rb"} Language */
 
 /**
  * @typedef {object} CellOptions

@@ -13,7 +13,7 @@ export function cellOf(events: AsyncGenerator<CellEvent, void, undefined>, { onS
     onStderr?: (text: string) => void;
     onResult?: (result: RichResult) => void;
 }): Promise<Cell>;
-/** @typedef {"python" | "javascript" | "typescript" | "bash" | "js" | "ts" | "sh"} Language */
+/** @typedef {"python" | "javascript" | "typescript" | "bash" | "ruby" | "js" | "ts" | "sh" | "rb"} Language */
 /**
  * @typedef {object} CellOptions
  * @property {Language} [language] python
@@ -148,7 +148,7 @@ export class Context {
     delete(): Promise<void>;
     #private;
 }
-export type Language = "python" | "javascript" | "typescript" | "bash" | "js" | "ts" | "sh";
+export type Language = "python" | "javascript" | "typescript" | "bash" | "ruby" | "js" | "ts" | "sh" | "rb";
 export type CellOptions = {
     /**
      * python

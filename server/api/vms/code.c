@@ -46,7 +46,7 @@ int code_language(const char *name, unsigned *ret, struct err *err)
 	if (*ret)
 		return 0;
 	return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-	               "'language' must be python, javascript, typescript or bash");
+	               "'language' must be python, javascript, typescript, bash or ruby");
 }
 
 int code_context(const char *id, uint32_t *ret, struct err *err)
