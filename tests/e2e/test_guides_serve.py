@@ -1,50 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guides that serve something: installed in a builder VM, running in its snapshot, reached by a name, kept through sleep"""
+"""A guide whose VM goes on to be tested: a session of a web terminal"""
 import json
-import re
 import time
 import urllib.parse
 
-from guide import GUEST_CA, Guide
+from guide import Guide
 from test_docs import ProgramPages
-from ws import WebSocket
-
-VITE_CONF = """export default { server: { host: "0.0.0.0", port: 5173, strictPort: true, allowedHosts: [".style.dev"] } };
-"""
-VITE_PAGE = '<!doctype html><div id="app"></div><script type="module" src="/main.js"></script>\n'
-VITE_MAIN = 'import { text } from "./text.js";\ndocument.querySelector("#app").textContent = text;\nimport.meta.hot.accept("./text.js", () => {});\n'
-
-
-class Serve(Guide):
-    """HTTP and WebSocket, by a name."""
-
-    def test_vite(self):
-        """The page, and a change that reaches the browser through the WebSocket of hot reload."""
-        domain = "guide-vite.style.dev"
-        vm = self.builder("vite")
-        self.trust_this_host(vm)
-        self.write(vm, "/srv/app/package.json", '{"private": true, "type": "module"}\n')
-        for name, text in (("vite.config.js", VITE_CONF), ("index.html", VITE_PAGE), ("main.js", VITE_MAIN), ("text.js", 'export const text = "one";\n')):
-            self.write(vm, f"/srv/app/{name}", text)
-        self.work(vm, f"cd /srv/app && npm_config_cafile={GUEST_CA} npm_config_fetch_timeout=1200000 npm install --no-audit --no-fund vite@6")
-        self.service(vm, "vite", "/usr/bin/node /srv/app/node_modules/vite/bin/vite.js", cwd="/srv/app")
-        self.answers(vm, 5173)
-        vm = self.from_snapshot(self.keep(vm), "vite-server", domain, 5173)
-        self.assertIn("/@vite/client", self.get(domain))
-        self.get(domain, "/main.js")
-        self.assertIn('"one"', self.get(domain, "/text.js"))
-        token = re.search(r'wsToken = "([^"]+)"', self.get(domain, "/@vite/client"))[1]
-        ws = WebSocket(self.http_port, f"/?token={urllib.parse.quote(token)}", timeout=300,
-                       headers={"Host": domain, "Origin": f"http://{domain}", "Sec-WebSocket-Protocol": "vite-hmr"})
-        self.addCleanup(ws.close)
-        self.assertEqual(json.loads(ws.message(300)[1])["type"], "connected")
-        self.write(vm, "/srv/app/text.js", 'export const text = "two";\n')
-        while (m := json.loads(ws.message(300)[1]))["type"] == "ping":
-            pass
-        self.assertEqual((m["type"], m["updates"][0]["acceptedPath"]), ("update", "/text.js"))
-        self.assertIn('"two"', self.get(domain, "/text.js"))
-        self.s.post(vm, "suspend")
-        self.assertIn('"two"', self.get(domain, "/text.js"))
 
 
 class WebTerminal(ProgramPages, Guide):
