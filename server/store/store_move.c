@@ -225,6 +225,7 @@ static int forget_nodes(struct move *v, struct err *err)
 	}
 	if (r < 0 || (r = d->ops->exec(d,
 	                               "UPDATE vms SET home = '', epoch = 0;"
+	                               "UPDATE git_repos SET stored = 0, epoch = 0;"
 	                               "DELETE FROM nodes; DELETE FROM node_keys",
 	                               err)) < 0)
 		return r;
@@ -352,7 +353,7 @@ static int back(struct move *v, struct err *err)
 	    (r = move_check_files(v, "SELECT id, stored FROM layers", "layers", "", err)) < 0 ||
 	    (r = move_check_files(v, "SELECT id, stored FROM points WHERE stored = 1", "points",
 	                          ".state", err)) < 0 ||
-	    (r = move_check_room(v, err)) < 0)
+	    (r = move_check_repos(v, err)) < 0 || (r = move_check_room(v, err)) < 0)
 		return r;
 	if (m->only_stored && !v->m->has_objects)
 		return err_set(err, -EINVAL,

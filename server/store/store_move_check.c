@@ -189,6 +189,32 @@ int move_check_files(struct move *v, const char *sql, const char *dir, const cha
 	return r < 0 ? r : query_read_end(&q, err);
 }
 
+/* Repositories of nodes are copies of what is stored (git/shared.c); a single machine has them
+ * only. */
+int move_check_repos(struct move *v, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, v->base, "SELECT id, version FROM git_repos WHERE stored = 1", err);
+
+	while (r >= 0 && (r = query_step(&q, err)) > 0) {
+		char id[ID_SIZE], name[96], path[PATH_MAX];
+		autofree char *text = NULL;
+		uint64_t version;
+
+		query_read_text(&q, id, sizeof(id));
+		version = (uint64_t)query_read_i64(&q, 0, INT64_MAX);
+		snprintf(name, sizeof(name), "git/repos/%s.git/pando-version", id);
+		if (io_read_file(AT_FDCWD, move_at(v, name, path), 64, &text, NULL) < 0 ||
+		    strtoull(text, NULL, 10) != version)
+			return err_set(err, -EBUSY,
+			               "the copy of repository %s in '%s/git' is not up to date: "
+			               "start the server, clone the repository once, and stop the "
+			               "server again",
+			               id, v->m->data_dir);
+	}
+	return r < 0 ? r : query_read_end(&q, err);
+}
+
 int move_check_room(struct move *v, struct err *err)
 {
 	struct statvfs fs;

@@ -55,4 +55,5 @@ int move_check_target(struct move *v, struct err *err);
 int move_check_self(struct move *v, struct err *err);
 int move_check_files(struct move *v, const char *sql, const char *dir, const char *suffix,
                      struct err *err);
+int move_check_repos(struct move *v, struct err *err);
 int move_check_room(struct move *v, struct err *err);

@@ -189,6 +189,7 @@ static int adopt_rows(struct store *s, const char *id, struct err *err)
 		"UPDATE background_requests SET node = $1 WHERE node = ''",
 		"UPDATE script_runs SET node = $1 WHERE node = ''",
 		"UPDATE cron_executions SET node = $1 WHERE node = ''",
+		"UPDATE deployments SET node = $1 WHERE node = ''",
 		"UPDATE git_repos SET node = $1 WHERE node = '' AND epoch = 0",
 		("UPDATE templates SET key = CAST($1 AS TEXT) || '/' || key "
 		 "WHERE key NOT LIKE '%/%'"),

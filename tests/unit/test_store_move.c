@@ -66,7 +66,7 @@ static const char *special(const char *table, const char *column, unsigned i)
 		return i % 3 == 0 ? "'suspended'" : i % 3 == 1 ? "'stopped'" : "'lost'";
 	if (!strcmp(column, "node") || !strcmp(column, "home"))
 		return "''";
-	if (!strcmp(column, "stored") || (!strcmp(table, "vms") && !strcmp(column, "epoch")))
+	if (!strcmp(column, "stored") || !strcmp(column, "epoch"))
 		return "0";
 	return NULL;
 }
@@ -418,6 +418,15 @@ static void only_the_last_node_goes_back(void **state)
 	FAILS(-EINVAL, store_move(&back, &done, &err));
 	assert_non_null(strstr(err.msg, "only in the object store"));
 	back.has_objects = true;
+	db_poke(f->db, "UPDATE git_repos SET stored = 1, version = 7, epoch = 2 WHERE id = 'k1'");
+	FAILS(-EBUSY, store_move(&back, &done, &err));
+	assert_non_null(strstr(err.msg, "not up to date"));
+	OK(io_mkdirs(in_dir(f, "git/repos/k1.git", path), 0700, &err));
+	OK(io_write_file(AT_FDCWD, in_dir(f, "git/repos/k1.git/pando-version", path), "6\n", 2,
+	                 0600, &err));
+	FAILS(-EBUSY, store_move(&back, &done, &err));
+	OK(io_write_file(AT_FDCWD, in_dir(f, "git/repos/k1.git/pando-version", path), "7\n", 2,
+	                 0600, &err));
 	OK(store_move(&back, &done, &err));
 	assert_int_equal(done.only_stored, 1);
 	db_poke(f->file, "UPDATE layers SET stored = (SELECT stored FROM layers WHERE id = 'k1')");
@@ -425,9 +434,11 @@ static void only_the_last_node_goes_back(void **state)
 	        "SELECT (SELECT COUNT(*) FROM nodes) || ' ' || (SELECT COUNT(*) FROM vms WHERE "
 	        "node "
 	        "<> '' OR epoch <> 0 OR home <> '') || ' ' || (SELECT COUNT(*) FROM templates "
-	        "WHERE key LIKE '%/%') || ' ' || (SELECT COUNT(*) FROM layers WHERE node <> '')",
+	        "WHERE key LIKE '%/%') || ' ' || (SELECT COUNT(*) FROM layers WHERE node <> '') || "
+	        "' ' "
+	        "|| (SELECT COUNT(*) FROM git_repos WHERE stored <> 0 OR epoch <> 0)",
 	        &got);
-	assert_memory_equal(got.p, "0 0 0 0\n", 8);
+	assert_memory_equal(got.p, "0 0 0 0 0\n", 10);
 }
 
 /* ---- killed ---- */
