@@ -51,8 +51,9 @@ struct starts {
 	struct vm_spread *spread;
 	const struct vm_info *forks;
 	const char *credentials;
-	unsigned count, next GUARDED_BY(lock);
+	unsigned count;
 	struct mutex lock;
+	unsigned next GUARDED_BY(lock);
 };
 
 static void start_one(struct starts *s, unsigned i)
