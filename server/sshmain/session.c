@@ -31,6 +31,13 @@ static void on_signal(ssh_session s, ssh_channel ch, const char *name, void *ctx
 	link_tell(x->c, &m);
 }
 
+/* Not while it is told to leave: clients take a refusal for the end, and never read the reason. */
+static void refuse(struct conn *c, ssh_message m)
+{
+	if (!c->leave)
+		ssh_message_reply_default(m);
+}
+
 static void open_session(struct conn *c, ssh_message m)
 {
 	struct sshw_msg q = { .kind = SSHW_SESSION, .id = c->next_id };
@@ -39,7 +46,7 @@ static void open_session(struct conn *c, ssh_message m)
 	if (!x || !link_ask(c, &q, NULL, NULL)) {
 		if (x)
 			chan_over(x);
-		ssh_message_reply_default(m);
+		refuse(c, m);
 		return;
 	}
 	x->ch = ssh_message_channel_request_open_reply_accept(m);
@@ -169,7 +176,7 @@ static void channel_request(struct conn *c, ssh_message m)
 	if (done)
 		ssh_message_channel_request_reply_success(m);
 	else
-		ssh_message_reply_default(m);
+		refuse(c, m);
 }
 
 void session_message(struct conn *c, ssh_message m_consume)
