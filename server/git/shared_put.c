@@ -129,22 +129,23 @@ static int not_stored(int r, struct err *err)
 
 /* The pack, if anything is in it, then the transaction. */
 static int put(struct slot *s, const char *path, const char *quarantine, const struct buf *revs,
-               struct store_repo_write *w, struct err *err)
+               const struct store_repo_write *what, struct err *err)
 {
+	struct store_repo_write w = *what;
 	AUTO(pack_file_done) struct pack_file f = { .fd = -1 };
 	char id[ID_SIZE] = "";
 	int r = 0;
 
-	w->repo = &s->row;
+	w.repo = &s->row;
 	if (revs->failed)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (revs->len && (r = pack_make(s->g, path, quarantine, revs, &f, err)) < 0)
 		return r;
 	if (f.objects)
 		r = upload(s, &f, id, err);
-	w->pack = *id ? id : NULL;
+	w.pack = *id ? id : NULL;
 	if (r == 0)
-		r = store_repo_write(s->g->store, w, &s->to, err);
+		r = store_repo_write(s->g->store, &w, &s->to, err);
 	if (r < 0) {
 		if (*id) /* nothing, if it was stored after all */
 			store_pack_drop(s->g->store, id, NULL);

@@ -159,7 +159,7 @@ int move_check_self(struct move *v, struct err *err)
 	r = io_read_file(AT_FDCWD, move_at(v, "node", path), 256, &text, NULL);
 	if (text)
 		text[strcspn(text, "\n")] = '\0';
-	return r >= 0 && strcmp(text, v->node) == 0
+	return r >= 0 && text && strcmp(text, v->node) == 0
 	               ? 0
 	               : err_set(err, -EINVAL,
 	                         "the last node of the cluster is %s, which is not that of the "

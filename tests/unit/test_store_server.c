@@ -168,6 +168,9 @@ static void a_database_and_a_data_directory_belong_together(void **state)
 	OK(io_write_file(AT_FDCWD, tmpdir_file(&second, "pando.db", place, sizeof(place)), "x", 1,
 	                 0600, &err));
 	FAILS(-EINVAL, store_place(second.path, f->db, place, sizeof(place), &err));
+	assert_non_null(strstr(err.msg, "'pando migrate' again"));
+	OK(unlink(tmpdir_file(&second, "cluster", place, sizeof(place))));
+	FAILS(-EINVAL, store_place(second.path, f->db, place, sizeof(place), &err));
 	assert_non_null(strstr(err.msg, "of its own"));
 	assert_int_equal(tmpdir_remove(&second), 0);
 }
