@@ -135,7 +135,11 @@ static void stream_give(struct carry *k, struct stream *s)
 			continue;
 		if (r < 0 && (errno == EAGAIN || errno == ENOBUFS))
 			return;
-		if (r < 0) { /* whoever had it has left */
+		/* Whoever had it has left, and needs no more; what it said before is still taken.
+		 */
+		if (r < 0 && (errno == EPIPE || errno == ECONNRESET))
+			break;
+		if (r < 0) {
 			stream_end(k, s);
 			return;
 		}

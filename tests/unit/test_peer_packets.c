@@ -175,6 +175,55 @@ static void packets_and_streams(void **state)
 	close(other.ours);
 }
 
+/* 0: its end. Of a socket that was closed with unread data the first answer is an error. */
+static ssize_t next_packet(int fd, char *buf, size_t size)
+{
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t n;
+
+		assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+		n = recv(fd, buf, size, 0);
+		if (n >= 0 || errno != ECONNRESET)
+			return n;
+	}
+}
+
+/* Also if something arrives for whoever has closed it already: a few hundred times, as threads race
+ * for it. */
+static void last_words_of_a_stream(void **state)
+{
+	struct pair b = both(state, 0);
+	struct side mine = { .how = { .takes = true } }, other = { .how = { .opens = true } };
+
+	side_begin(&b, &mine, &other);
+	for (int i = 0; i < 300; i++) {
+		int one[2], got;
+		char buf[64];
+
+		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, one), 0);
+		assert_int_equal(sock_send_fds(other.ours, "one", 3, &one[1], 1), 3);
+		close(one[1]);
+		hear(mine.ours, "one", &got);
+		for (int k = 0; k < 4; k++)
+			says(got, "input");
+		says(one[0], "output");
+		says(one[0], "exit");
+		close(one[0]);
+		assert_int_equal(next_packet(got, buf, sizeof(buf)), 6);
+		assert_memory_equal(buf, "output", 6);
+		assert_int_equal(next_packet(got, buf, sizeof(buf)), 4);
+		assert_memory_equal(buf, "exit", 4);
+		assert_int_equal(next_packet(got, buf, sizeof(buf)), 0);
+		close(got);
+	}
+	close(mine.ours);
+	pthread_join(mine.thread, NULL);
+	peer_drop(mine.c);
+	end(&b);
+	close(other.ours);
+}
+
 /* The side that only gets streams cannot make any. */
 static void a_stream_from_the_wrong_side(void **state)
 {
@@ -202,6 +251,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(packets_and_streams, setup, teardown),
+		cmocka_unit_test_setup_teardown(last_words_of_a_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_from_the_wrong_side, setup, teardown),
 	};
 
