@@ -20,6 +20,7 @@ import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WAIT_S = 120
+USER_S = 60  # it takes a second
 PR_SET_PDEATHSIG = 1
 KEY, SECRET = "PANDOTESTKEY", "pandotestsecret"
 
@@ -85,10 +86,22 @@ class Server:
     def start(self):
         with open(os.path.join(self.dir, "etc/ceph/ceph.conf"), "w") as f:
             f.write(CONF % self.port)
-        subprocess.run(self.inside("radosgw-admin", "user", "create", "--uid=pando", "--display-name=pando", f"--access-key={KEY}",
-                                   f"--secret={SECRET}", "--no-mon-config"), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.make_user()
         self.run()
         return self
+
+    def make_user(self):
+        """radosgw-admin waits for one of its own threads for ever, now and then: then once more, with an empty database."""
+        for _ in range(3):
+            try:
+                subprocess.run(self.inside("radosgw-admin", "user", "create", "--uid=pando", "--display-name=pando", f"--access-key={KEY}",
+                                           f"--secret={SECRET}", "--no-mon-config"), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               timeout=USER_S)
+                return
+            except subprocess.TimeoutExpired:
+                shutil.rmtree(os.path.join(self.dir, "srv/db"))
+                os.makedirs(os.path.join(self.dir, "srv/db"))
+        raise AssertionError("radosgw-admin has not made a user in three tries")
 
     def run(self):
         """Also again, after kill()."""
