@@ -109,7 +109,9 @@ class GitNodes(TwoNodes, unittest.TestCase):
         self.killed.append(data)
         other = self.two if node is self.one else self.one
         end = time.monotonic() + WAIT_S
-        while [n["health"] for n in self.ask(other, "GET", "/v1/cluster")["nodes"] if n["name"] == node.name] != ["dead"]:
+        # it is seen to be dead a moment before that is written down
+        while [n["health"] for n in self.ask(other, "GET", "/v1/cluster")["nodes"] if n["name"] == node.name] != ["dead"] or \
+                self.pg.sql(f"SELECT alive FROM nodes WHERE name = '{node.name}'") != "0":
             self.assertLess(time.monotonic(), end, "the node is not seen to be dead")
             time.sleep(0.1)
         node.data = data
